@@ -171,14 +171,14 @@ def draw(found: list[dict], picture: Path) -> None:
 
 def as_with_avx2() -> None:
     """Have nobody use what came after AVX2: said to the others' libraries before they are loaded, ours built for it."""
-    from dragoman.engines import native as native_engine
+    from dragoman.engines import native_model
     from dragoman.engines.native_layout import STRUCTURES
     from dragoman.native import library
 
     for name in ("CT2_FORCE_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"):
         os.environ[name] = "AVX2"
     os.environ["ATEN_CPU_CAPABILITY"] = "avx2"
-    native_engine.load_code = lambda: library("translate", "-march=x86-64-v3", structures=STRUCTURES)
+    native_model.load_code = lambda: library("translate", "-march=x86-64-v3", structures=STRUCTURES)
 
 
 def main() -> None:

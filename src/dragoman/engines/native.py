@@ -12,29 +12,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, get_args
 
 import numpy as np
 
-from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
-from dragoman.engines import native_layout
 from dragoman.engines.base import check_supported
 from dragoman.engines.native_forced import check_result, concatenate, forced_cross_maps, forced_log_probabilities
-from dragoman.engines.native_layout import (
-    STRUCTURES,
-    ModelConfig,
-    TranslationJob,
-    recorded_integers,
-    unsupported_by_native,
-)
+from dragoman.engines.native_layout import TranslationJob, Workers, recorded_integers
+from dragoman.engines.native_model import NativeModel
 from dragoman.engines.specs import NATIVE
-from dragoman.errors import DamagedError, SearchError, ShapeError
-from dragoman.modeldir.info import read_info
-from dragoman.modeldir.layout import INFO, RECIPE
-from dragoman.modeldir.weights import EMBEDDING_TABLES, Weights, check_tensors, read_weights, tensor_layout
-from dragoman.native import library
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, RecordedHead, Search, StopFlag
+from dragoman.errors import SearchError, ShapeError
+from dragoman.search.sampling_keys import hypothesis_keys
+from dragoman.search.types import (
+    NOT_FINITE,
+    Hypothesis,
+    Ids,
+    Mean,
+    RecordedHead,
+    Sampling,
+    Search,
+    StopFlag,
+)
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
@@ -51,64 +50,45 @@ MAX_TEAM: Final = 4  # threads that share the work of a single batch
 
 
 class NativeEngine:
-    """A Transformer on the CPU. `search` may be called from several threads at once."""
+    """A Transformer, or an ensemble of them, on the CPU. `search` may be called from several threads at once."""
 
     name = "native"
     capabilities = NATIVE
 
     def __init__(
-        self,
-        code: ctypes.CDLL,
-        recipe: ModelRecipe,
-        vocabulary: tuple[int, int],
-        weights: Weights,
-        threads: int,
-        quantize: bool,
+        self, models: Sequence[NativeModel], threads: int, quantize: bool, mean: Mean = "probabilities"
     ) -> None:
-        self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
+        self.models, self.threads, self.mean = models, threads, mean
+        self.code, self.recipe, self.vocabulary = models[0].code, models[0].recipe, models[0].vocabulary
+        sizes = sorted({model.vocabulary for model in models})
+        if len(sizes) != 1:
+            found = " and ".join(f"{source:,} and {target:,}" for source, target in sizes)
+            message = f"the models of an ensemble need the same vocabularies; these have {found} tokens"
+            raise SearchError(message, code="vocabulary_mismatch")
         self.precision = "int8" if quantize else "float32"
         self.batch = NATIVE.preferred_batch * threads
-        self.weights = weights  # the C side reads the tables of embeddings and positions
-        shapes = {name: w.shape for name, w in weights.items()}
-        check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, vocabulary) if tensor))
-        addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensor_layout(recipe, vocabulary)]
-        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
-        shape = ModelConfig(
-            recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
-            recipe.encoder_layers, recipe.decoder_layers, *vocabulary,
-            native_layout.ACTIVATION_CODES[recipe.activation], native_layout.POSITION_CODES[recipe.positions],
-            recipe.max_positions, recipe.norm_order == "pre", quantize, threads, recipe.max_distance,
-            recipe.norm_epsilon,
-        )  # fmt: skip
-        self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
-        if not self.model:
-            raise MemoryError("not enough memory for the model's packed weights")
-        weights.keep_only(
-            [f"embeddings.tables.{name}" for name in EMBEDDING_TABLES[recipe.tie][:2]]
-            + [f"{side}_positions.table" for side in ("source", "target")]
-        )
-        self.free: list[ctypes.c_void_p] = []  # idle workers
+        self.free: list[Workers] = []  # idle workers, one for each model
         self.busy = 0
         self.lock = threading.Lock()
 
     @classmethod
-    def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> NativeEngine | None:
-        """Load the engine from a verified model directory; None if it is not available for this model here."""
-        recipe = Recipe.load(directory / RECIPE).model
-        code = load_code() if unsupported_by_native(recipe) is None else None
-        weights = read_weights(directory) if code is not None else None
-        if code is None or weights is None:
-            return None
-        for name in ("model_new", "worker_new"):
-            getattr(code, name).restype = ctypes.c_void_p
-        vocabulary = read_info(directory).vocabulary_sizes
-        if min(vocabulary) <= EOS:
-            raise DamagedError(
-                f"{directory / INFO} has a vocabulary of {min(vocabulary)}, too small for the {EOS + 1} special "
-                "tokens; restore it from a copy",
-                code="file_damaged",
-            )
-        return cls(code, recipe, vocabulary, weights, threads or default_threads(), quantize)
+    def load(
+        cls,
+        directory: Path,
+        threads: int | None = None,
+        quantize: bool = True,
+        others: Sequence[Path] = (),
+        mean: Mean = "probabilities",
+    ) -> NativeEngine | None:
+        """Load the engine from verified model directories; None if it is not available for one of them here."""
+        threads = threads or default_threads()
+        models: list[NativeModel] = []
+        for path in (directory, *others):
+            model = NativeModel.load(path, threads, quantize)
+            if model is None:
+                return None
+            models.append(model)
+        return cls(models, threads, quantize, mean)
 
     def search(
         self,
@@ -124,10 +104,10 @@ class NativeEngine:
         self._check(sources, search, prefixes)
         found: Found = [[] for _ in sources]
 
-        def run(worker: ctypes.c_void_p, batch: range, team: int) -> None:
+        def run(workers: Workers, batch: range, team: int) -> None:
             part = slice(batch.start, batch.stop)
             begins = None if prefixes is None else prefixes[part]
-            found[part] = self._translate(worker, sources[part], search, begins, team, stop, record)
+            found[part] = self._translate(workers, sources[part], search, begins, team, stop, record)
 
         self.run_batches(list(self._batches(sources, search)), run)
         return found
@@ -140,8 +120,8 @@ class NativeEngine:
         """The cross-attention of all heads; see `ForcedEngine`."""
         return forced_cross_maps(self, pairs)
 
-    def run_batches(self, batches: Sequence[Batch], run: Callable[[ctypes.c_void_p, Batch, int], None]) -> None:
-        """Call `run(worker, batch, team)` for each batch; threads take batches in turn, a team shares a single one."""
+    def run_batches(self, batches: Sequence[Batch], run: Callable[[Workers, Batch, int], None]) -> None:
+        """Call `run(workers, batch, team)` for each batch; threads take batches in turn, a team shares a single one."""
         if len(batches) == 1:
             self._work(iter(batches), run, self.threads)
             return
@@ -184,10 +164,11 @@ class NativeEngine:
 
     def check_positions(self, longest: int) -> None:
         """Raise if the model has no position for the longest row and its special token."""
-        if self.recipe.positions == "learned" and longest >= self.recipe.max_positions:
+        learned = [model.recipe.max_positions for model in self.models if model.recipe.positions == "learned"]
+        if learned and longest >= min(learned):
             raise ShapeError(
-                f"a sentence may reach {longest + 1} tokens, but positions were learned for "
-                f"{self.recipe.max_positions}; use shorter sentences, or a smaller max_length",
+                f"a sentence may reach {longest + 1} tokens, but positions were learned for {min(learned)}; use "
+                "shorter sentences, or a smaller max_length",
                 code="text_too_long",
             )
 
@@ -213,12 +194,13 @@ class NativeEngine:
             yield range(first, last)
             first = last
 
-    def _work(self, batches: Iterator[Batch], run: Callable[[ctypes.c_void_p, Batch, int], None], team: int) -> None:
+    def _work(self, batches: Iterator[Batch], run: Callable[[Workers, Batch, int], None], team: int) -> None:
         """Run batches until none are left."""
         with self.lock:
-            worker = self.free.pop() if self.free else ctypes.c_void_p(self.code.worker_new(self.model))
-            if not worker:
-                raise MemoryError("not enough memory for one more translating thread")
+            if self.free:
+                workers = self.free.pop()
+            else:
+                workers = (ctypes.c_void_p * len(self.models))(*[model.new_worker() for model in self.models])
             self.busy += 1
             team = min(team, MAX_TEAM) if self.busy == 1 else 1  # do not let spinning threads slow down others
         try:
@@ -227,15 +209,15 @@ class NativeEngine:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                run(worker, batch, team)
+                run(workers, batch, team)
         finally:
             with self.lock:
                 self.busy -= 1
-                self.free.append(worker)
+                self.free.append(workers)
 
     def _translate(
         self,
-        worker: ctypes.c_void_p,
+        workers: Workers,
         sources: Ids,
         search: Search,
         prefixes: Ids | None,
@@ -256,16 +238,22 @@ class NativeEngine:
         normalizers = np.array([search.normalizer(length) for length in range(rows + 2)], np.float32)
         longest = int(source_lengths.max())
         maps = np.empty((n, search.n_best, len(record), rows + 1, longest), np.float32) if record else None
+        sampling, keys, beam = search.sampling or Sampling(), None, search.beam
+        if search.sampling is not None:
+            keys, beam = hypothesis_keys(sources, sampling.seed, search.n_best), search.n_best
         job = TranslationJob(
-            n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
+            n, beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
                 flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
+            len(self.models), get_args(Mean).index(self.mean), ctypes.addressof(workers),
+            keys is not None, min(sampling.top_k, self.vocabulary[1]), sampling.temperature, sampling.top_p,
+            None if keys is None else keys.ctypes.data,
             len(record), recorded_integers([head.layer for head in record]),
             recorded_integers([-1 if head.head is None else head.head for head in record]),
             longest, None if maps is None else maps.ctypes.data,
             None if stop is None else ctypes.addressof(stop.value),
         )  # fmt: skip
-        failed = self.code.translate(worker, ctypes.byref(job))
+        failed = self.code.translate(ctypes.c_void_p(workers[0]), ctypes.byref(job))
         if stop is not None:
             stop.check()
         check_result(failed, f"translate {plural(n, 'sentence')} of up to {plural(longest, 'token')}")
@@ -292,18 +280,9 @@ class NativeEngine:
 
     def __del__(self) -> None:
         """Free the memory of the C side."""
-        for worker in getattr(self, "free", ()):
-            self.code.worker_free(worker)
-        if getattr(self, "model", None):
-            self.code.model_free(self.model)
-
-
-def load_code() -> ctypes.CDLL | None:
-    """The library, built without tiles if the system denies them: a thread's signal stack may be too small."""
-    code = library("translate", structures=STRUCTURES)
-    if code is None or code.request_tiles() == 0:
-        return code
-    return library("translate", "-mno-amx-int8", structures=STRUCTURES)
+        for workers in getattr(self, "free", ()):
+            for worker in workers:
+                self.code.worker_free(ctypes.c_void_p(worker))
 
 
 def default_threads() -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dragoman.arrays import FloatArray, Int32Array
 from dragoman.engines.forced import EncodedPairs, length_batches
-from dragoman.engines.native_layout import ForcedJob
+from dragoman.engines.native_layout import ForcedJob, Workers
 from dragoman.errors import SearchError
 from dragoman.search.types import NOT_FINITE, Ids
 from dragoman.text.special_tokens import EOS
@@ -30,10 +30,10 @@ def forced_log_probabilities(engine: NativeEngine, pairs: EncodedPairs, batch: i
     check_pairs(engine, pairs)
     found: list[list[float]] = [[] for _ in pairs]
 
-    def run(worker: ctypes.c_void_p, indices: list[int], team: int) -> None:
+    def run(workers: Workers, indices: list[int], team: int) -> None:
         sizes = [len(pairs[i][1]) + 1 for i in indices]
         numbers = np.empty(sum(sizes), np.float32)
-        force(engine, worker, [pairs[i] for i in indices], team, log_probabilities=numbers)
+        force(engine, workers, [pairs[i] for i in indices], team, log_probabilities=numbers)
         if np.isnan(numbers).any():
             raise SearchError(NOT_FINITE, code="not_finite")
         for i, row in zip(indices, np.split(numbers, np.cumsum(sizes)[:-1]), strict=True):
@@ -51,11 +51,11 @@ def forced_cross_maps(engine: NativeEngine, pairs: EncodedPairs) -> Iterator[tup
     for start in range(0, len(batches), engine.threads):  # as many at a time as there are threads
         found: Maps = []
 
-        def run(worker: ctypes.c_void_p, indices: list[int], team: int, found: Maps = found) -> None:
+        def run(workers: Workers, indices: list[int], team: int, found: Maps = found) -> None:
             shapes = [(layers, heads, len(pairs[i][1]) + 1, len(pairs[i][0]) + 1) for i in indices]
             sizes = [int(np.prod(shape)) for shape in shapes]
             maps = np.empty(sum(sizes), np.float32)
-            force(engine, worker, [pairs[i] for i in indices], team, cross_maps=maps)
+            force(engine, workers, [pairs[i] for i in indices], team, cross_maps=maps)
             parts = np.split(maps, np.cumsum(sizes)[:-1])
             found.extend((i, part.reshape(shape)) for i, part, shape in zip(indices, parts, shapes, strict=True))
 
@@ -73,7 +73,7 @@ def check_pairs(engine: NativeEngine, pairs: EncodedPairs) -> None:
 
 def force(
     engine: NativeEngine,
-    worker: ctypes.c_void_p,
+    workers: Workers,
     pairs: EncodedPairs,
     team: int,
     *,
@@ -85,7 +85,7 @@ def force(
     target, target_lengths = concatenate([target for _, target in pairs])
     arrays = (source, source_lengths, target, target_lengths, log_probabilities, None, None, cross_maps)
     job = ForcedJob(len(pairs), team, *[None if array is None else array.ctypes.data for array in arrays])
-    failed = engine.code.force(worker, ctypes.byref(job))
+    failed = engine.code.force(ctypes.c_void_p(workers[0]), ctypes.byref(job))
     check_result(failed, f"decode {plural(len(pairs), 'pair')} of {plural(len(source) + len(target), 'token')}")
 
 

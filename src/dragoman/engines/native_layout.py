@@ -9,6 +9,7 @@ from typing import Final
 
 from dragoman.config import ModelRecipe
 
+Workers = ctypes.Array[ctypes.c_void_p]  # the C side's memory of one thread, for each model
 MAX_RECORDED: Final = 2  # heads whose attention is recorded in a search
 ACTIVATION_CODES: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
 POSITION_CODES: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
@@ -38,6 +39,11 @@ class TranslationJob(ctypes.Structure):
         ("threads", ctypes.c_int32),
         *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "limits", "prefix", "prefix_lengths")),
         *((n, ctypes.c_void_p) for n in ("normalizers", "tokens", "lengths", "scores", "log_probabilities")),
+        *((n, ctypes.c_int32) for n in ("models", "mean")),
+        ("workers", ctypes.c_void_p),
+        *((n, ctypes.c_int32) for n in ("sampled", "top_k")),
+        *((n, ctypes.c_double) for n in ("temperature", "top_p")),
+        ("keys", ctypes.c_void_p),
         ("recorded", ctypes.c_int32),
         *((n, ctypes.c_int32 * MAX_RECORDED) for n in ("recorded_layers", "recorded_heads")),
         ("longest_source", ctypes.c_int32),

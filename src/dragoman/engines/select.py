@@ -136,7 +136,7 @@ class EngineSelector:
         With `exact`, an engine in int8 is chosen only if the user asked for int8.
         """
         native = next((spec for spec in self.specs if spec.name == "native"), None)
-        if native is not None:
+        if native is not None and not self.others:
             name = "native" if self.precision != "auto" or not exact else "native float32"
             with self.lock:
                 if name not in self.loaded:

@@ -43,19 +43,19 @@ NATIVE: Final = replace(
     TORCH,
     devices=("cpu",),
     precisions=("int8", "float32"),
-    searches=("greedy", "beam"),
     max_beam=64,
     constraints=False,
-    ensembles=False,
     records_attention=True,
     position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "none"),
     batch_invariant=True,
 )
 CTRANSLATE2: Final = replace(
     NATIVE,
+    searches=("greedy", "beam"),
     max_beam=MAX_BEAM,
     no_repeat=False,
     prefixes=False,
+    ensembles=False,
     scoring=False,
     attention=False,
     alignment=False,
@@ -82,7 +82,7 @@ def native_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
 
     if recipe is not None and (part := unsupported_by_native(recipe)):
         return f"it does not support {part}"
-    from dragoman.engines.native import load_code
+    from dragoman.engines.native_model import load_code
 
     return None if load_code() is not None else why_not("translate")
 
@@ -113,7 +113,9 @@ def load_native(selector: EngineSelector) -> Engine | None:
     """The C engine, or None if it cannot be built or does not support the model."""
     from dragoman.engines.native import NativeEngine
 
-    return NativeEngine.load(selector.directory, selector.threads, quantize=selector.precision != "float32")
+    return NativeEngine.load(
+        selector.directory, selector.threads, selector.precision != "float32", selector.others, selector.mean
+    )
 
 
 def load_ctranslate2(selector: EngineSelector) -> Engine | None:

@@ -19,7 +19,8 @@ from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.search.beam import beam_search
 from dragoman.search.constraints.beam import pad_rows
 from dragoman.search.constraints.tables import BatchConstraints
-from dragoman.search.sampling import sample, sampling_keys
+from dragoman.search.sampling import sample
+from dragoman.search.sampling_keys import hypothesis_keys
 from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, RecordedHead, Search, StopFlag
 from dragoman.text.special_tokens import EOS, PAD
 from dragoman.text.trees.token_depths import ParsedIds, depths_of
@@ -72,7 +73,7 @@ class TorchEngine:
         rows, layout = self.sources(sources)
         limits = torch.tensor([search.limit(len(source)) for source in sources], device=self.device)
         if search.sampling is not None:
-            keys = torch.tensor(sampling_keys(sources, search.sampling.seed), device=self.device)
+            keys = torch.from_numpy(hypothesis_keys(sources, search.sampling.seed, search.n_best)).to(self.device)
             found = sample(self.model, rows, layout, limits, search, keys, prefixes, constraints, stop)
         else:
             found = beam_search(self.model, rows, layout, limits, search, prefixes, constraints, stop)

@@ -6,8 +6,6 @@ batch cannot change it.
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 from torch import Tensor
 
@@ -19,14 +17,6 @@ from dragoman.search.constraints.beam import AvoidedMask
 from dragoman.search.constraints.tables import BatchConstraints
 from dragoman.search.types import Hypothesis, Ids, Sampling, Search, StopFlag
 from dragoman.text.special_tokens import BOS, EOS, PAD
-
-
-def sampling_keys(sources: Ids, seed: int) -> list[int]:
-    """A 64-bit hash of each source and the seed."""
-    texts = (f"{seed} {' '.join(map(str, source))}" for source in sources)
-    return [
-        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) for text in texts
-    ]
 
 
 def uniform(keys: Tensor, position: int) -> Tensor:
@@ -68,17 +58,16 @@ def sample(
     constraints: BatchConstraints | None = None,
     stop: StopFlag | None = None,
 ) -> list[list[Hypothesis]]:
-    """`search.n_best` independent samples for each source, the likeliest first; `keys [B]` are from `sampling_keys`.
+    """`search.n_best` independent samples for each source, the likeliest first.
 
-    Scores use the model's own probabilities, whatever the temperature. Of `constraints`, only `avoid` is supported.
+    `keys [B, n_best]` are from `hypothesis_keys`. Scores use the model's own probabilities, whatever the temperature.
+    Of `constraints`, only `avoid` is supported.
     """
     n, beams, device = len(limits), search.n_best, limits.device
     avoided = None if constraints is None else AvoidedMask.from_tables(constraints, device)
     rules, sampling = Rules(search, limits, prefixes, avoided), search.sampling or Sampling()
     finished = Finished(n, beams, rules)
     sentences = torch.arange(n, device=device)
-    # each hypothesis has its own numbers: odd steps of the same generator
-    keys = keys[:, None] ^ (torch.arange(beams, device=device) * -3335678366873096957)
     totals = torch.zeros(n, beams, device=device)
     written = torch.full((n, beams, rules.longest), PAD, device=device)
     ids = torch.full((n * beams,), BOS, device=device)

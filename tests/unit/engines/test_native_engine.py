@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import ModelRecipe
-from dragoman.engines import native as native_engine
+from dragoman.engines import native_model
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import unsupported_by_native
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError, ShapeError
 from dragoman.native import why_not
-from dragoman.search.types import Hypothesis, Sampling, Search
+from dragoman.search.ensemble import Ensemble
+from dragoman.search.types import Hypothesis, Mean, Sampling, Search
 from raising import raises
 from random_models import PAPER, RECIPES, TOLD, sentences, write_random, write_with_nan
 
@@ -78,6 +79,49 @@ def test_prefixes_begin_the_translation_and_count(model: Path) -> None:
     found = engine.search(sources, search, prefixes)
     assert all(h.ids[: len(p)] == p for of, p in zip(found, prefixes, strict=True) for h in of)
     assert same(reference.search(sources, search, prefixes), found, 1e-4) == 1.0
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(seed=3), Sampling(temperature=0.7, top_k=5), Sampling(top_p=0.8), Sampling(1.5, top_k=20, top_p=0.9)],
+    ids=str,
+)
+def test_samples_agree_with_the_reference(model: Path, sampling: Sampling) -> None:
+    reference, engine = TorchEngine.load(model), load(model, threads=2)
+    sources = sentences(30, engine.vocabulary[0])
+    search = Search(beam=3, n_best=3, extra_length=4, min_length=1, no_repeat=2, sampling=sampling)
+    found = engine.search(sources, search)
+    assert same(reference.search(sources, search), found, 1e-4) > 0.95  # a draw may fall between two roundings
+    assert [engine.search([source], search)[0] for source in sources[:5]] == found[:5]
+
+
+@pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
+def test_ensembles_agree_with_the_reference(mean: Mean, tmp_path: Path) -> None:
+    larger = replace(PAPER, d_model=64, n_heads=4, decoder_layers=1, positions="rotary")
+    places = [write_random(tmp_path / str(i), recipe, 137, i) for i, recipe in enumerate((PAPER, larger, PAPER))]
+    reference = TorchEngine(Ensemble([TorchEngine.load(place).model for place in places], mean))
+    engine = NativeEngine.load(places[0], 2, False, places[1:], mean)
+    if engine is None:
+        pytest.skip(str(why_not("translate")))
+    sources, prefixes = sentences(30, 137), sentences(30, 137, 3, seed=2)
+    for search, begins in (
+        (Search(beam=1, extra_length=5), None),
+        (Search(beam=4, n_best=3, extra_length=4, min_length=2), None),
+        (Search(beam=3, extra_length=5, no_repeat=2), prefixes),
+    ):
+        found = engine.search(sources, search, begins)
+        assert same(reference.search(sources, search, begins), found, 1e-4) == 1.0
+        alone = [engine.search([sources[i]], search, begins and [begins[i]])[0] for i in range(5)]
+        assert alone == found[:5]
+    sampled = Search(beam=2, n_best=2, extra_length=5, sampling=Sampling(top_p=0.9))
+    assert same(reference.search(sources, sampled), engine.search(sources, sampled), 1e-4) > 0.9
+
+
+def test_ensembles_need_one_vocabulary(tmp_path: Path) -> None:
+    places = [write_random(tmp_path / str(size), PAPER, size) for size in (137, 138)]
+    load(places[0])
+    with raises(SearchError, "vocabulary_mismatch", "138"):
+        NativeEngine.load(places[0], 1, False, places[1:])
 
 
 def test_eight_bits_are_close(model: Path) -> None:
@@ -153,9 +197,8 @@ def test_the_order_of_the_source_counts(positions: str, tmp_path: Path) -> None:
 
 def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = load(paper)
-    for search in (Search(sampling=Sampling()), Search(beam=65)):
-        with raises(SearchError, "unsupported_by_engine", "'torch'"):
-            engine.search([[5]], search)
+    with raises(SearchError, "unsupported_by_engine", "'torch'"):
+        engine.search([[5]], Search(beam=65))
     with raises(ShapeError, "unknown_id", "137"):
         engine.search([[5], [137]], Search())
     assert engine.search([], Search()) == []
@@ -172,7 +215,7 @@ def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert unsupported_by_native(ModelRecipe(architecture="recurrent")) == "model.architecture='recurrent'"
     additive = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, attention="additive")
     assert NativeEngine.load(write_random(tmp_path / "additive", additive, 30)) is None
-    monkeypatch.setattr(native_engine, "library", lambda name, structures: None)
+    monkeypatch.setattr(native_model, "library", lambda name, structures: None)
     assert NativeEngine.load(paper) is None
 
 

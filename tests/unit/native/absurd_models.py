@@ -14,6 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from dragoman.engines.native import NativeEngine
+from dragoman.engines.native_model import NativeModel
 from dragoman.errors import SearchError
 from dragoman.modeldir.weights import map_weights
 from dragoman.search.types import Search
@@ -41,7 +42,7 @@ def main(library: Path, folder: Path) -> None:
             for quantize in (True, False):
                 mapped = map_weights(directory)
                 assert mapped is not None
-                engine = NativeEngine(code, recipe, sizes, mapped, 2, quantize)
+                engine = NativeEngine([NativeModel(code, recipe, sizes, mapped, 2, quantize)], 2, quantize)
                 for beam in (1, 3):
                     with suppress(SearchError):  # the model produced NaN
                         engine.search(sentences(9, min(sizes)), Search(beam=beam, max_length=7))

@@ -12,6 +12,7 @@ from emulated import Emulated, program
 
 from dragoman.config import ModelRecipe
 from dragoman.engines.native import NativeEngine
+from dragoman.engines.native_model import NativeModel
 from dragoman.engines.torch import TorchEngine
 from dragoman.modeldir.weights import map_weights
 from dragoman.search.types import Hypothesis, Search
@@ -45,7 +46,7 @@ def on_arm(cpu: str, built: Path, model: tuple[Path, ModelRecipe, tuple[int, int
     code: Any = Emulated([EMULATOR, "-cpu", cpu, str(built)], recipe, vocabulary, room)
     weights = map_weights(directory)
     assert weights is not None
-    return NativeEngine(code, recipe, vocabulary, weights, 1, quantize)
+    return NativeEngine([NativeModel(code, recipe, vocabulary, weights, 1, quantize)], 1, quantize)
 
 
 @pytest.mark.parametrize("cpu", CPUS)

@@ -13,6 +13,7 @@ import pytest
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import STRUCTURES
+from dragoman.engines.native_model import NativeModel
 from dragoman.modeldir.weights import map_weights
 from dragoman.native import build, library, why_not
 from dragoman.native.build import layout_mismatch
@@ -33,7 +34,7 @@ def engine_of(code: ctypes.CDLL, directory: Path, quantize: bool) -> NativeEngin
     code.model_new.restype = code.worker_new.restype = ctypes.c_void_p
     weights, recipe = map_weights(directory), Recipe.load(directory / "recipe.toml").model
     assert weights is not None
-    return NativeEngine(code, recipe, (137, 137), weights, 2, quantize)
+    return NativeEngine([NativeModel(code, recipe, (137, 137), weights, 2, quantize)], 2, quantize)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="these flags are for x86-64")

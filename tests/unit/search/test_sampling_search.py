@@ -8,7 +8,8 @@ import torch
 from dragoman import Padded
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
-from dragoman.search.sampling import draw_tokens, sample, sampling_keys, uniform
+from dragoman.search.sampling import draw_tokens, sample, uniform
+from dragoman.search.sampling_keys import hypothesis_keys, sampling_keys
 from dragoman.search.types import Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 from table_model import TableModel
@@ -70,7 +71,7 @@ def test_a_draw_at_the_very_end_is_still_one_that_can_be_drawn() -> None:
 
 def run(model: TableModel, sources: list[list[int]], search: Search) -> list:
     assert search.sampling is not None
-    keys = torch.tensor(sampling_keys(sources, search.sampling.seed))
+    keys = torch.from_numpy(hypothesis_keys(sources, search.sampling.seed, search.n_best))
     first = torch.tensor([[source[0]] for source in sources])
     return sample(model, first, Padded(1), torch.full((len(sources),), 9), search, keys)  # type: ignore[arg-type]
 

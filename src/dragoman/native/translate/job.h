@@ -14,6 +14,11 @@ typedef struct {
     int32_t *tokens;                        /* [sentence][n_best][max_length] */
     int32_t *lengths;                       /* [sentence][n_best]; -1: no hypothesis */
     float *scores, *log_probabilities;      /* [sentence][n_best] */
+    int32_t models, mean;                   /* of an ensemble: MEAN_OF_PROBABILITIES or MEAN_OF_LOG_PROBABILITIES */
+    void *const *workers;                   /* of each model; a Worker of the first is the one that translates */
+    int32_t sampled, top_k;                 /* whether to sample, from how many tokens (0: all) */
+    double temperature, top_p;
+    const int64_t *keys;                    /* [sentence][n_best], of the random numbers */
     int32_t recorded;                       /* number of cross-attention heads to record */
     int32_t recorded_layers[MAX_RECORDED], recorded_heads[MAX_RECORDED]; /* -1: the mean of the layer's heads */
     int32_t longest_source;

@@ -4,7 +4,7 @@
 
 enum { PAD = 0, BOS = 1, EOS = 2 };
 
-static void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent, float total, int length) {
+void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent, float total, int length) {
     FinishedHypothesis e = {total / s->job->normalizers[length + 1], total, length, NULL, NULL};
     int at = of->finished++;
     int32_t *tokens = of->done[at].tokens, *table = of->done[at].table;
@@ -59,15 +59,20 @@ static int add_candidate(Search *s, int count, int max_count, Candidate c) {
 static int extend_hypotheses(Search *s, Sentence *of, int first, int position, int to) {
     int count = 0, slots = of->slots;
     for (int r = first; r < first + of->open; r++) {
-        float normalizer = log_normalizer(&s->scan, r), total = s->open[r].total;
-        const BestTokens *best = &s->scan.best[r];
-        int32_t forced = position < of->prefix_length ? of->prefix[position] : position >= of->limit ? EOS : -1;
-        if (forced < 0 && best->count == 0) forced = EOS; /* every token is banned */
-        if (forced >= 0)
-            count = add_candidate(s, count, slots, (Candidate){total + (logit_of(&s->scan, r, forced) - normalizer), r, forced});
-        else
-            for (int i = 0; i < best->count && i < slots; i++)
-                count = add_candidate(s, count, slots, (Candidate){total + (best->best[i].value - normalizer), r, best->best[i].id});
+        const Predictions *p = &s->predictions;
+        float normalizer = log_normalizer(&p->scan, r), total = s->open[r].total;
+        const BestTokens *best = &p->scan.best[r];
+        if (s->forced[r] >= 0) {
+            float value = forced_log_probability(p, r, normalizer);
+            count = add_candidate(s, count, slots, (Candidate){total + value, r, s->forced[r]});
+        } else if (best->count == 0) { /* every token is banned */
+            float value = log_probability(p, logit_of(&p->scan, r, EOS), normalizer);
+            count = add_candidate(s, count, slots, (Candidate){total + value, r, EOS});
+        } else
+            for (int i = 0; i < best->count && i < slots; i++) {
+                float value = log_probability(p, best->best[i].value, normalizer);
+                count = add_candidate(s, count, slots, (Candidate){total + value, r, best->best[i].id});
+            }
     }
     int from = to;
     for (int i = 0; i < count; i++) {
@@ -133,22 +138,26 @@ void write_results(const Search *s) {
         }
 }
 
+int is_stopped(const Search *s) { return s->job->stop && __atomic_load_n(s->job->stop, __ATOMIC_RELAXED); }
+
+void begin_step(Search *s, int position, int32_t *ids, int32_t *at, DecoderRow *decoder_rows) {
+    for (int r = 0; r < s->rows; r++) {
+        Hypothesis *o = &s->open[r];
+        const Sentence *of = &s->sentences[o->sentence];
+        o->table[position] = (int32_t)(s->entry + (size_t)r);
+        ids[r] = position ? o->tokens[position - 1] : BOS;
+        at[r] = position;
+        decoder_rows[r] = (DecoderRow){of->first, of->length, o->table};
+        s->forced[r] = position < of->prefix_length ? of->prefix[position] : position >= of->limit ? EOS : -1;
+        ban_tokens(s, r, position);
+    }
+    predict(&s->predictions, ids, at, decoder_rows, s->rows, s->entry);
+    s->entry += (size_t)s->rows;
+}
+
 void run_search(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows) {
-    const int32_t *stop = s->job->stop;
-    for (int position = 0; s->rows && !(stop && __atomic_load_n(stop, __ATOMIC_RELAXED)); position++) {
-        for (int r = 0; r < s->rows; r++) {
-            Hypothesis *o = &s->open[r];
-            const Sentence *of = &s->sentences[o->sentence];
-            o->table[position] = (int32_t)(s->entry + (size_t)r);
-            ids[r] = position ? o->tokens[position - 1] : BOS;
-            at[r] = position;
-            decoder_rows[r] = (DecoderRow){of->first, of->length, o->table};
-            ban_tokens(s, r, position);
-        }
-        decode_step(s->w, ids, at, decoder_rows, s->rows, s->entry);
-        s->entry += (size_t)s->rows;
-        s->scan.rows = s->rows;
-        scan_vocabulary(&s->scan, &s->w->pool);
+    for (int position = 0; s->rows && !is_stopped(s); position++) {
+        begin_step(s, position, ids, at, decoder_rows);
         int to = 0;
         for (int r = 0; r < s->rows;) {
             Sentence *of = &s->sentences[s->open[r].sentence];

@@ -1,8 +1,7 @@
 /* Beam search as dragoman.search.types.Search defines it; search/beam.py is the reference. */
 #pragma once
 #include "job.h"
-#include "layers.h"
-#include "vocabulary.h"
+#include "predictions.h"
 
 typedef struct {
     float score, total;
@@ -20,7 +19,7 @@ typedef struct {
 /* An open hypothesis. */
 typedef struct {
     float total;
-    int32_t sentence;
+    int32_t sentence, number; /* the number is of a sample */
     int32_t *table;  /* its cache entries, one per position */
     int32_t *tokens;
 } Hypothesis;
@@ -32,14 +31,22 @@ typedef struct {
 } Candidate;
 
 typedef struct {
-    Worker *w;
+    double weight;
+    int32_t id;
+} WeighedToken;
+
+typedef struct {
+    Worker *w; /* of the first model */
     const TranslationJob *job;
     Sentence *sentences;
     Hypothesis *open, *next;
     int rows;
-    VocabularyScan scan;
+    Predictions predictions;
     Candidate *candidates;
     int32_t **row_bans;
+    int32_t *forced;       /* the token that must follow each row; -1 for none */
+    int32_t *drawn;        /* the next token of each row, if it is sampled */
+    WeighedToken *weighed; /* [thread][vocabulary], to sample from */
     size_t entry;    /* the first cache entry of this step */
     float *recorded; /* [entry][recorded][longest_source]; NULL for none */
     float *weights;  /* [head][longest_source], of one query */
@@ -47,6 +54,15 @@ typedef struct {
 
 /* Keeps the attention of the heads that the job names; a Recorder of the decoder. */
 void record_heads(void *search, int kind, int layer, int row, const float *query, const KeyValues *kv);
+
+/* Whether another thread has interrupted the search. */
+int is_stopped(const Search *s);
+
+/* Runs the models for the open hypotheses, all of `position` tokens; leaves the predictions of the next token. */
+void begin_step(Search *s, int position, int32_t *ids, int32_t *at, DecoderRow *decoder_rows);
+
+/* Keeps a hypothesis that has ended after `length` tokens. */
+void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent, float total, int length);
 
 /* From encoded sources to finished hypotheses. */
 void run_search(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows);

@@ -23,6 +23,7 @@ EXPORT const Layout structure_layouts[] = {
     STRUCTURE(TranslationJob), JOB(sentences), JOB(beam), JOB(n_best), JOB(min_length), JOB(no_repeat), JOB(max_length),
     JOB(threads), JOB(source), JOB(source_lengths), JOB(limits), JOB(prefix), JOB(prefix_lengths), JOB(normalizers),
     JOB(tokens), JOB(lengths), JOB(scores), JOB(log_probabilities),
+    JOB(models), JOB(mean), JOB(workers), JOB(sampled), JOB(top_k), JOB(temperature), JOB(top_p), JOB(keys),
     JOB(recorded), JOB(recorded_layers), JOB(recorded_heads), JOB(longest_source), JOB(maps), JOB(stop),
     STRUCTURE(ForcedJob), FORCED(sentences), FORCED(threads), FORCED(source), FORCED(source_lengths), FORCED(target),
     FORCED(target_lengths), FORCED(log_probabilities), FORCED(encoder_maps), FORCED(decoder_maps), FORCED(cross_maps),

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "kernels/int8_kernels.h"
 #include "positions.h"
-#include "search.h"
+#include "sampling.h"
 
 static int max_int(int a, int b) { return a > b ? a : b; }
 
@@ -32,8 +32,17 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     s->next = region_alloc(r, sizeof(Hypothesis) * rows);
     s->candidates = region_alloc(r, sizeof(Candidate) * slots);
     s->row_bans = region_alloc(r, sizeof(int32_t *) * rows);
-    s->scan.best = region_alloc(r, sizeof(BestTokens) * rows * threads);
-    s->scan.part = region_alloc(r, sizeof(PartSum) * rows * PARTS);
+    Predictions *p = &s->predictions;
+    size_t stored = job->sampled || job->models > 1 ? rows : 0;
+    p->scan.best = region_alloc(r, sizeof(BestTokens) * rows * threads);
+    p->scan.part = region_alloc(r, sizeof(PartSum) * rows * PARTS);
+    p->pitch = (size_t)w->model->projection.n;
+    p->stored = region_alloc(r, sizeof(float) * stored * p->pitch);
+    p->own = region_alloc(r, sizeof(float) * (job->models > 1 ? rows : 0) * p->pitch);
+    p->forced_log = region_alloc(r, sizeof(float) * rows);
+    s->forced = region_alloc(r, 4 * rows);
+    s->drawn = region_alloc(r, 4 * rows);
+    s->weighed = region_alloc(r, sizeof(WeighedToken) * (job->sampled ? threads * (size_t)w->model->config.target_vocabulary : 0));
     ScoredToken *tokens = region_alloc(r, sizeof(ScoredToken) * rows * threads * slots);
     size_t ban_size = 4 + (job->no_repeat ? steps : 0);
     int32_t *bans = region_alloc(r, 4 * rows * ban_size);
@@ -45,7 +54,8 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     s->recorded = region_alloc(r, job->maps ? sizeof(float) * rows * (steps - 1) * (size_t)job->recorded * width : 0);
     s->weights = region_alloc(r, job->maps ? sizeof(float) * heads * width : 0);
     if (!r->start) return;
-    for (size_t i = 0; i < rows * threads; i++) s->scan.best[i].best = tokens + i * slots;
+    if (!stored) p->stored = NULL;
+    for (size_t i = 0; i < rows * threads; i++) p->scan.best[i].best = tokens + i * slots;
     for (size_t i = 0; i < rows; i++) {
         s->row_bans[i] = bans + i * ban_size;
         s->open[i] = (Hypothesis){.table = histories + 4 * i * steps, .tokens = histories + (4 * i + 1) * steps};
@@ -58,9 +68,27 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     for (int i = 0; i < job->sentences; i++) s->sentences[i].done = finished + (size_t)i * slots;
 }
 
+/* Reserves the memory of the further models of an ensemble; -1 if it runs out. */
+static int prepare_others(Worker *const *workers, int models, const Batch *b, int max_length) {
+    for (int i = 1; i < models; i++) {
+        Worker *w = workers[i];
+        Region kept = w->region;
+        w->region = (Region){0};
+        allocate_activations(w, b->tokens, b->rows, b->longest_source);
+        size_t bytes = w->region.used;
+        w->region = kept;
+        if (reserve_memory(w, bytes, (size_t)b->rows * (size_t)(max_length + 1))) return -1;
+        if (extend_position_codes(w, max_int(b->longest_source, max_length + 1))) return -1;
+        w->region.used = 0;
+        allocate_activations(w, b->tokens, b->rows, b->longest_source);
+    }
+    return 0;
+}
+
 int translate(Worker *w, const TranslationJob *job) {
     if (request_tiles()) return TILES_REFUSED;
     const Model *m = w->model;
+    Worker *const *workers = job->models > 1 ? (Worker *const *)job->workers : &w;
     Search s = {.w = w, .job = job};
     Batch b = {.rows = job->sentences * job->beam};
     for (int i = 0; i < job->sentences; i++) {
@@ -74,11 +102,14 @@ int translate(Worker *w, const TranslationJob *job) {
     w->region = kept;
     if (reserve_memory(w, bytes, (size_t)b.rows * (size_t)(job->max_length + 1))) return -1;
     if (extend_position_codes(w, max_int(b.longest_source, job->max_length + 1))) return -1;
+    if (prepare_others(workers, job->models, &b, job->max_length)) return -1;
     allocate_batch(w, &s, &b);
 
-    s.scan = (VocabularyScan){.projection = &m->projection, .in = &w->input, .vocabulary = m->config.target_vocabulary,
-                              .keep = job->beam, .best = s.scan.best, .part = s.scan.part,
-                              .banned = (const int32_t *const *)s.row_bans};
+    Predictions *p = &s.predictions;
+    p->workers = workers, p->models = job->models, p->mean = job->mean, p->forced = s.forced;
+    p->scan = (VocabularyScan){.projection = &m->projection, .in = &w->input, .vocabulary = m->config.target_vocabulary,
+                               .keep = job->sampled ? 1 : job->beam, .best = p->scan.best, .part = p->scan.part,
+                               .banned = (const int32_t *const *)s.row_bans};
     const int32_t *prefix = job->prefix;
     for (int i = 0, token = 0; i < job->sentences; i++) {
         Sentence *of = &s.sentences[i];
@@ -92,10 +123,12 @@ int translate(Worker *w, const TranslationJob *job) {
     s.rows = job->sentences;
     tiles_begin();
     if (job->maps) w->recorder = (Recorder){record_heads, &s};
-    pool_open(&w->pool, job->threads);
-    encode(w, job->source, b.at, b.first, b.length, b.tokens);
-    run_search(&s, b.ids, b.at, b.decoder_rows);
-    pool_close(&w->pool);
+    for (int i = 0; i < job->models; i++) {
+        pool_open(&workers[i]->pool, i ? 1 : job->threads);
+        encode(workers[i], job->source, b.at, b.first, b.length, b.tokens);
+    }
+    (job->sampled ? run_sampling : run_search)(&s, b.ids, b.at, b.decoder_rows);
+    for (int i = 0; i < job->models; i++) pool_close(&workers[i]->pool);
     tiles_end();
     w->recorder = (Recorder){0};
     write_results(&s);

@@ -1,5 +1,6 @@
 #include "vocabulary.h"
 #include <math.h>
+#include <string.h>
 
 #define MAX_ABOVE_REFERENCE 40.0f /* a logit further above a part's reference replaces it */
 
@@ -36,6 +37,40 @@ ALWAYS float bound_of(const BestTokens *b, const PartSum *p) {
     return b->threshold < high ? b->threshold : high;
 }
 
+/* Logits of one block, [rows][BLOCK], with -infinity after those of the vocabulary. */
+static void logits_of_block(const VocabularyScan *s, int first, int rows, int block, float *logits) {
+    matmul_block(s->projection, s->in, first, rows, block, logits);
+    int valid = s->vocabulary - block * BLOCK;
+    if (valid < BLOCK)
+        for (int r = 0; r < rows; r++)
+            for (int c = valid > 0 ? valid : 0; c < BLOCK; c++) logits[r * BLOCK + c] = -INFINITY;
+}
+
+typedef struct {
+    const VocabularyScan *s;
+    float *to;
+    size_t pitch;
+} Store;
+
+static void store_part(void *argument, int number, int thread) {
+    (void)thread;
+    const Store *a = argument;
+    const VocabularyScan *s = a->s;
+    _Alignas(64) float logits[ROW_BLOCK * BLOCK];
+    int blocks = s->projection->n / BLOCK;
+    for (int block = blocks * number / PARTS; block < blocks * (number + 1) / PARTS; block++)
+        for (int r0 = 0; r0 < s->rows; r0 += ROW_BLOCK) {
+            int rows = s->rows - r0 < ROW_BLOCK ? s->rows - r0 : ROW_BLOCK;
+            logits_of_block(s, r0, rows, block, logits);
+            for (int r = 0; r < rows; r++)
+                memcpy(a->to + (size_t)(r0 + r) * a->pitch + block * BLOCK, logits + r * BLOCK, sizeof(float) * BLOCK);
+        }
+}
+
+void store_logits(const VocabularyScan *s, ThreadPool *pool, float *to, size_t pitch) {
+    parallel_for(pool, PARTS, store_part, &(Store){s, to, pitch});
+}
+
 static void scan_part(void *argument, int number, int thread) {
     const VocabularyScan *s = argument;
     _Alignas(64) float logits[ROW_BLOCK * BLOCK];
@@ -44,15 +79,11 @@ static void scan_part(void *argument, int number, int thread) {
     for (int block = first; block < last; block++)
         for (int r0 = 0; r0 < s->rows; r0 += ROW_BLOCK) {
             int rows = s->rows - r0 < ROW_BLOCK ? s->rows - r0 : ROW_BLOCK;
-            matmul_block(s->projection, s->in, r0, rows, block, logits);
-            int valid = s->vocabulary - block * BLOCK;
-            if (valid < BLOCK)
-                for (int r = 0; r < rows; r++)
-                    for (int c = valid > 0 ? valid : 0; c < BLOCK; c++) logits[r * BLOCK + c] = -INFINITY;
+            if (!s->stored) logits_of_block(s, r0, rows, block, logits);
             for (int r = 0; r < rows; r++) {
                 PartSum *p = &s->part[number * s->rows + r0 + r];
                 BestTokens *b = &s->best[thread * s->rows + r0 + r];
-                const float *at = logits + r * BLOCK;
+                const float *at = s->stored ? s->stored + (size_t)(r0 + r) * s->pitch + block * BLOCK : logits + r * BLOCK;
                 if (block == first) *p = (PartSum){.sum = splat(0.0f), .reference = top_of(*(const Floats *)at)};
                 Floats sum = p->sum, bound = splat(bound_of(b, p));
                 for (int c = 0; c < BLOCK; c += LANES) {
@@ -83,6 +114,7 @@ float log_normalizer(const VocabularyScan *s, int row) {
 }
 
 float logit_of(const VocabularyScan *s, int row, int32_t id) {
+    if (s->stored) return s->stored[(size_t)row * s->pitch + (size_t)id];
     const Linear *l = s->projection;
     size_t block = (size_t)(id / BLOCK) * BLOCK * l->k;
     int column = id % BLOCK;

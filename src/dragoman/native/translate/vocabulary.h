@@ -32,7 +32,12 @@ typedef struct {
     BestTokens *best; /* [thread][row] */
     PartSum *part; /* [part][row] */
     const int32_t *const *banned; /* for each row: the number of banned ids, then the ids */
+    const float *stored; /* [row][pitch], values to scan instead of the projection's; NULL for none */
+    size_t pitch;
 } VocabularyScan;
+
+/* Writes all logits to [row][pitch], with -infinity after those of the vocabulary. */
+void store_logits(const VocabularyScan *s, ThreadPool *pool, float *to, size_t pitch);
 
 /* Scans the vocabulary for every row; afterward best[row] of thread 0 holds the best overall. */
 void scan_vocabulary(VocabularyScan *s, ThreadPool *pool);
