@@ -1,4 +1,4 @@
-"""The recurrent model without attention: PyTorch's own layers with copied weights, one vector, a source read backward."""
+"""The recurrent model without attention: PyTorch's layers with copied weights, one vector, a source read backward."""
 
 from __future__ import annotations
 
