@@ -21,7 +21,6 @@ from reverse_digits import BOS, EOS, PAD, VOCABULARY, attention, ids, strings, t
 SIZES = {"d_model": 48, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
 RECIPES = {
     "lstm": ModelRecipe(architecture="recurrent", attention="additive", **SIZES),
-    "gru": ModelRecipe(architecture="recurrent", cell="gru", **SIZES),
     "lstm without attention": ModelRecipe(architecture="recurrent", attention="none", **SIZES),
     "convolutional": ModelRecipe(architecture="convolutional", **SIZES),
 }

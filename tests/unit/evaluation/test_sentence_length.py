@@ -59,7 +59,7 @@ def test_the_table_and_the_picture_are_made_from_the_results(tmp_path: Path) -> 
 
 
 def test_a_model_is_trained_scored_and_then_skipped(tmp_path: Path) -> None:
-    arguments = ["--toy", "--only", "RNN, no attention", "--steps", "2", "--pairs", "60", "--out", str(tmp_path)]
+    arguments = ["--toy", "--only", "RNN, no attention", "--steps", "2", "--pairs", "30", "--out", str(tmp_path)]
     sentence_length.main([*arguments, "--device", "cpu", "--batch-tokens", "400"])
     path = sentence_length.result_file(tmp_path, "RNN, no attention")
     found = json.loads(path.read_text(encoding="utf-8"))
