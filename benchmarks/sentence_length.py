@@ -57,12 +57,12 @@ MODELS: dict[str, tuple[tuple[str, ...], float]] = {
     ),
     "Transformer": (("preset=small",), 0.002),
 }
-TOY_SIZES = {
-    "RNN, no attention": ("d_model=168",),
-    "LSTM, no attention": ("d_model=96",),
-    "LSTM with attention": ("d_model=80",),
-    "ConvS2S": ("d_model=72", "encoder_layers=4", "decoder_layers=4"),
-    "Transformer": ("preset=tiny", "d_model=64", "d_ff=256"),
+TOY_MODELS: dict[str, tuple[tuple[str, ...], float]] = {
+    "RNN, no attention": (("d_model=168",), 0.002),
+    "LSTM, no attention": (("d_model=96",), 0.006),
+    "LSTM with attention": (("d_model=80",), 0.006),
+    "ConvS2S": (("d_model=72", "encoder_layers=4", "decoder_layers=4"), 0.006),
+    "Transformer": (("preset=tiny", "d_model=64", "d_ff=256"), 0.003),
 }
 TOY_LINE_SENTENCES = (1, 2, 3, 4, 5)  # sentences of the embedded corpus are short, so some are joined to a line
 COLORS = ("#b5651d", "#c8452d", "#7d5ba6", "#4d9a5b", "#2f5d8a")
@@ -72,7 +72,9 @@ MARKERS = "vs^Do"
 def recipe_of(name: str, options: argparse.Namespace) -> Recipe:
     """The whole recipe of one model."""
     changes, rate = MODELS[name]
-    model = [*changes, *(TOY_SIZES[name] if options.toy else ()), f"dropout={0.05 if options.toy else 0.2}"]
+    if options.toy:
+        changes, rate = (*changes, *TOY_MODELS[name][0]), TOY_MODELS[name][1]
+    model = [*changes, f"dropout={0.05 if options.toy else 0.2}"]
     steps = options.steps
     return Recipe.from_changes(
         [
@@ -164,7 +166,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     )
     trained = time.perf_counter() - begun
     sources, references = map(list, zip(*read_all(files["test"]), strict=True))
-    translator = Translator.load(out, device=options.device, engine="torch")
+    translator = Translator.load(out, device=options.device, engine="torch", precision="float32")
     begun = time.perf_counter()
     texts = [t.text for t in translator.translate(sources, beam=options.beam, split="never")]
     groups = buckets(sources, options.edges)
