@@ -7,7 +7,7 @@ from typing import Any
 
 PAGES = "docs/zh/"
 HAN = r"\u3400-\u9fff"
-WIDE = rf"{HAN}\u3001-\u3011\uff01-\uff5e\u201c\u201d"  # with full-width punctuation and quotation marks
+PUNCTUATION = r"\u3001-\u3011\uff01-\uff5e\u201c\u201d"
 
 # `var`, because searchtools.js declares the same name; both must split as `search_words` does.
 SPLIT_QUERY = rf"""
@@ -32,8 +32,10 @@ def search_words(text: str) -> list[str]:
 
 
 def join_lines(text: str) -> str:
-    """Remove line breaks between Chinese characters, which browsers show as spaces."""
-    return re.sub(rf"(?<=[{WIDE}])\n *(?=[{WIDE}])", "", text)
+    """Remove line breaks that browsers would show as a space: within Chinese, and after its punctuation."""
+    within = rf"(?<=[{HAN}{PUNCTUATION}])\n *(?=[{HAN}{PUNCTUATION}])"
+    after = rf"(?<=[{PUNCTUATION}])\n *(?=[A-Za-z\[]|\*\w|`\w)"
+    return re.sub(f"{within}|{after}", "", text)
 
 
 def read_source(app: Any, page: str, source: list[str]) -> None:

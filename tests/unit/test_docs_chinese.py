@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
@@ -13,6 +14,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+from chinese import join_lines, search_words  # noqa: E402
+
 CHINESE_PAGES = sorted((ROOT / "docs" / "zh").rglob("*.md"))
 ENGLISH_OF = {
     "README.zh-CN.md": "README.md",
@@ -183,3 +187,26 @@ def test_a_change_of_the_english_page_is_found(old: str, new: str, found: list[s
     chinese = Outline.of("docs/zh/page.md", CHINESE_PAGE.replace("(index.md)", "(../index.md)"))
     assert differences(Outline.of("docs/page.md", ENGLISH_PAGE), chinese) == []
     assert differences(Outline.of("docs/page.md", ENGLISH_PAGE.replace(old, new)), chinese) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("甲，\n乙", "甲，乙"),
+        ("甲。\nBLEU", "甲。BLEU"),
+        ("- 甲，\n  [乙](b.md)", "- 甲，[乙](b.md)"),
+        ("甲\nBLEU", "甲\nBLEU"),
+        ("BLEU\n甲", "BLEU\n甲"),
+        ("甲。\n\n乙。", "甲。\n\n乙。"),
+        ("- 甲。\n- 乙。", "- 甲。\n- 乙。"),
+        ("甲：\n```\nx\n```", "甲：\n```\nx\n```"),
+        ("| 甲：\n| 乙", "| 甲：\n| 乙"),
+    ],
+)
+def test_line_breaks_in_chinese_are_no_spaces(text: str, joined: str) -> None:
+    assert join_lines(text) == joined
+
+
+def test_search_knows_chinese_by_pairs_of_characters() -> None:
+    assert search_words("用束搜索，beam_4 层") == ["用束", "束搜", "搜索", "beam_4", "层"]
+    assert set(search_words("束搜索")) <= set(search_words("用束搜索"))
