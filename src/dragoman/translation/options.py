@@ -70,7 +70,7 @@ class LengthLimits:
         """The smallest limits of all; one model that reads trees is enough for sentences to need them."""
         models = [recipe.model for recipe in recipes]
         learned = [model for model in models if model.positions == "learned"]
-        sources = [m.max_positions - 1 for m in models if m in learned or m.pattern == "low_rank"]  # 1 for the end mark
+        sources = [m.max_positions - 1 for m in models if m in learned or m.pattern == "low_rank"]  # 1 for EOS
         return cls(
             min([*(recipe.data.max_tokens for recipe in recipes), *sources]),
             min(sources, default=None),
