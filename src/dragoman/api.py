@@ -215,7 +215,7 @@ def _validator(prepared: Prepared, recipe: Recipe, device: torch.device) -> Vali
     from dragoman.evaluation.validation import Validation
 
     learned = recipe.model.positions == "learned"
-    longest = recipe.model.max_positions - 1 if learned else None  # the end token needs a position too
+    longest = recipe.model.max_positions - 1 if learned else None  # EOS needs a position too
     return Validation(prepared, recipe.data, device, max_length=longest)
 
 
