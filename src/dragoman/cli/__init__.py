@@ -166,6 +166,7 @@ def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     if not message[:1].isupper():
         return message
     message = f"{message[0].lower()}{message[1:].rstrip('.')}".replace("valid integer range", "valid integer")
+    message = message.replace(". (Did you mean one of: ", "; did you mean one of ").replace("?)", "?")
     if message.endswith("?"):
         return message.replace(". Did you mean", "; did you mean")
     context = error.ctx if isinstance(error, click.UsageError) else None

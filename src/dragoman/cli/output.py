@@ -133,8 +133,8 @@ def open_locked(part: Path) -> IO[bytes]:
             target = part.open("ab")  # not "wb", which would truncate the file of another run
         except OSError as error:
             missing = not part.parent.is_dir()
-            reason = f"the directory {part.parent} does not exist; create it, or" if missing else f"{error.strerror};"
-            raise OutputError(f"{part} cannot be written: {reason} choose another --output") from None
+            reason = f"the directory {part.parent} does not exist; create it or" if missing else f"{error.strerror};"
+            raise OutputError(f"cannot write {part.with_suffix('')}: {reason} choose another --output") from None
         try:
             try:
                 fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -51,10 +51,11 @@ def find_model(model: str | Path) -> Path:
         near = suggest_directory(path, is_model)
         if not found and not (near and len(path.parts) > 1):  # a name, not a path
             names = model_names()
-            known = suggest(path.name, names).removeprefix("; ") if names else "no models are installed there"
+            known = f" ({suggest(path.name, names).removeprefix('; ')})" if names else ""
             where = " or ".join(map(str, search_path())) or "$DRAGOMAN_MODELS"
             raise ModelNotFoundError(
-                f"there is no directory {path}, and no model of that name in {where} ({known}){near or HINT}"
+                f"there is no model {path}: no such directory, and no model with this name in {where}"
+                f"{known}{near or HINT}"
             )
         path = found[0] if found else path
     check_model(path)

@@ -135,16 +135,15 @@ def explain_missing(directory: Path, name: str) -> str:
     """The reason why there is no such tokenizer, with a suggestion."""
     if there := list_tokenizers(directory):
         return f"{directory} has no tokenizer with name={name!r}{suggest(name, there)}"
-    lacking = f"{directory} does not exist"
+    lacking = f"{directory} does not exist; expected a directory with a tokenizer"
     if directory.is_dir():
         lacking = f"{directory} has no tokenizer"
     elif directory.exists():
-        lacking = f"{directory} is a file, not a directory with a tokenizer"
+        lacking = f"{directory} is a file; expected a directory with a tokenizer"
     hint = suggest_directory(directory, lambda path: bool(list_tokenizers(path)))
     endings = " or ".join(dict.fromkeys(name + ending for ending in LEARNED_SUFFIXES.values()))
     return (
-        f"{lacking}; a tokenizer is {name}.json and {endings}, in a model directory or in "
-        f"prepared data{hint or '; give such a directory'}"
+        f"{lacking} ({name}.json and {endings}); give a model directory, or the tokenizers of prepared data{hint or ''}"
     )
 
 

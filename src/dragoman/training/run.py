@@ -105,7 +105,7 @@ def finish_run(
     record = read_record(out)
     if record is None:
         raise TrainingError(
-            f"{out} holds no training run: there is no {out / TRAINING / RUN}; give the --out of a training",
+            f"{out} is not a training run: {out / TRAINING / RUN} does not exist; give the --out of a training run",
             code="run_not_found",
         )
     prepared, recipe = Prepared.open(prepared_directory(out), verify=True), record.full_recipe()

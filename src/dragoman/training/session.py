@@ -132,8 +132,8 @@ class TrainingSession:
                 data = prepared_directory(out)
                 unknown = "" if data.exists() else " (training/ is missing, so its data are unknown)"
                 self.reporter.note(
-                    f"{out} is finished{unknown}; nothing to do (set a larger train.steps to train on, or choose "
-                    "another --out to train again)"
+                    f"{out} is finished{unknown}; nothing to do (set a larger train.steps to continue training, or "
+                    "choose another --out to train again)"
                 )
                 return read_recipe(out)
             final, prepared = Recipe.from_table(tomllib.loads(planned)), Prepared.open(prepared_directory(out))

@@ -251,9 +251,9 @@ def _check_only_language(code: str, own: Sequence[str]) -> None:
     """Raise unless the code is that of the model's only target language."""
     if len(own) != 1:
         raise SearchError(
-            f"to={code!r} was given, but this model has a single target language and does not name it; drop `to`",
+            f"to={code!r} has no effect: this model has a single target language; drop `to`",
             code="unknown_language",
         )
     if normalize_language(code) != own[0]:
-        message = f"to={code!r} was given, but this model translates only into {own[0]!r}; drop `to`, or use another"
+        message = f"to={code!r} is not supported: this model translates only into {own[0]!r}; use another model"
         raise SearchError(message, code="unknown_language")

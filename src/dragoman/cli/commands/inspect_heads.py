@@ -58,7 +58,7 @@ def command(
     head), or else the absolute gradient at the head's gate (one backward pass for all heads, for ranking only).
     """
     if out is not None and out.suffix.lower() not in SURVEY_SUFFIXES:
-        raise DragomanError(f"{out} has no known format; use {', '.join(SURVEY_SUFFIXES)}", code="unsupported_format")
+        raise DragomanError(f"{out} has an unknown format; use {', '.join(SURVEY_SUFFIXES)}", code="unsupported_format")
     if out is not None and out.is_dir():  # checked before the work
         raise OutputError(f"{out} is a directory; choose another --out", code="not_a_file")
     if bleu and not curve:

@@ -103,8 +103,8 @@ def load_parts(directories: Sequence[Path], last: int | None = None, steps: Sequ
     """Checkpoints of one training run, or several finished models."""
     for directory in directories:
         if not directory.is_dir():
-            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training"
-            raise ModelNotFoundError(f"there is no directory {directory}{hint}")
+            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training run"
+            raise ModelNotFoundError(f"{directory} is not a directory{hint}")
     if len(directories) == 1:
         return parts_of_run(directories[0], last, steps)
     places = [directory.resolve() for directory in directories]
