@@ -1,4 +1,4 @@
-"""Dragoman trains, opens up and runs your own translator, the Transformer of "Attention Is All You Need".
+"""Dragoman trains, inspects and runs your own translator, the Transformer of "Attention Is All You Need".
 
 The public names are imported when they are first used, so that `import dragoman` itself costs nothing.
 """

@@ -225,7 +225,7 @@ def decode_argument(option: str, word: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr, with the program's name; what would control the terminal is escaped."""
+    """Print a line on stderr, with the program's name; control characters are escaped."""
     print_stderr(f"dragoman: {text.translate(CONTROLS)}\n")
 
 

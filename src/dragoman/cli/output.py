@@ -96,7 +96,7 @@ def check_stdout() -> None:
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
-    """A stream to write to, and a function to call when all is written: only then does the file appear."""
+    """Return a stream, and a function to call when everything is written; the file appears only then."""
     if path is None:
         yield sys.stdout.buffer, sys.stdout.buffer.flush
         return
@@ -127,7 +127,7 @@ def open_output(path: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], Non
 
 
 def open_locked(part: Path) -> IO[bytes]:
-    """The file, empty and locked: two runs with one --output would mix their lines."""
+    """Open the file, empty and locked, so that two runs with the same --output cannot mix their lines."""
     while True:
         try:
             target = part.open("ab")  # not "wb", which would truncate the file of another run

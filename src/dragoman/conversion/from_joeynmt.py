@@ -199,8 +199,8 @@ class JoeyNMTText:
         for number, word in zip(ids, words, strict=True):
             if number >= len(names) or names[number] != word:
                 raise ConversionError(
-                    f"{file} does not have {render_value(word)} as token {number}, but {symbols.where} says so; "
-                    "copy the whole model",
+                    f"token {number} of {file} is not {render_value(word)}, as {symbols.where} requires; copy the "
+                    "whole model",
                     code="vocabulary_mismatch",
                 )
         return map_vocabulary(names, SpecialIds(*ids))

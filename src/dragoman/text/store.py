@@ -113,7 +113,7 @@ def read_description(path: Path) -> dict[str, Any]:
     if not known or about["normalizer"] != VERSION or about["kind"] not in TOKENIZER_SUFFIXES:
         raise TextError(
             f"{path} has format {render_value(about['format'])}, normalizer {render_value(about['normalizer'])}, kind "
-            f"{render_value(about['kind'])}; this Dragoman reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with "
+            f"{render_value(about['kind'])}; this version reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with "
             f"target languages), normalizer {VERSION} and {', '.join(TOKENIZER_SUFFIXES)}; use the version that wrote "
             "it",
             code="unsupported_format",

@@ -155,7 +155,7 @@ def print_survey(survey: HeadSurvey) -> None:
         console.print(points)
     skipped = f" ({survey.skipped_pairs:,} skipped: one side is empty or too long)" if survey.skipped_pairs else ""
     note(
-        f"{plural(survey.sentences, 'pair')}{skipped}, {survey.tokens:,} target tokens and EOS tokens, "
+        f"{plural(survey.sentences, 'pair')}{skipped}, {survey.tokens:,} target tokens (EOS included), "
         f"cross-entropy {survey.cross_entropy:.4f} nats per token"
     )
     note(f"alignments are read from {survey.alignment_head}")
