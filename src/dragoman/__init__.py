@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as type checkers understand it, without what importing `typing` costs
+TYPE_CHECKING = False  # type checkers understand it; importing `typing` would take time
 
 __version__ = "0.1.0"
 

@@ -327,7 +327,7 @@ def import_model(
     check_new_directory(Path(out))
     if target_tokenizer is not None and tokenizer is None:
         raise ConversionError(
-            "`target_tokenizer` is for a target with a tokenizer of its own; give `tokenizer` too, for the source",
+            "`target_tokenizer` requires `tokenizer`, the tokenizer of the source; give both",
             code="missing_option",
         )
     files = [None if path is None else Path(path) for path in (tokenizer, target_tokenizer, vocabulary)]

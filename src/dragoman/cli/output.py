@@ -51,8 +51,8 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
         )
     if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
         raise OutputError(
-            f"{output} ends with {output.suffix}, but output is not compressed; leave {output.suffix} out, or write to "
-            "a pipe that compresses",
+            f"{output} ends with {output.suffix}, but output is not compressed; drop {output.suffix}, or pipe the "
+            "output to a compressor",
             code="unsupported_compression",
         )
     check_not_input(output, str(output), files)

@@ -202,7 +202,7 @@ def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
     ]
     splits = [prepared.split(name) for name in prepared.manifest["splits"]]
     sides = [getattr(split, side).lengths for split in splits for side in limited if len(split)]
-    longest = max((int(lengths.max()) + 1 for lengths in sides), default=0)  # with its mark
+    longest = max((int(lengths.max()) + 1 for lengths in sides), default=0)  # with EOS
     if longest > recipe.model.max_positions:
         raise RecipeError(
             f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "

@@ -183,7 +183,7 @@ def block_diagonal(maps: Sequence[Any]) -> Any:
 def longest_loop(tokens: Sequence[int], longest_period: int = 8) -> int:
     """Length of the longest run of tokens that repeats a sequence four times or more, or 0."""
     found = 0
-    if len(tokens) - len(set(tokens)) < 6:  # fewer than 8 tokens of period 2 have: true of nearly every text
+    if len(tokens) - len(set(tokens)) < 6:  # nearly every text has fewer repeats, and a loop of 8 tokens has at least 6
         return found
     for period in range(1, longest_period + 1):
         run = 0
