@@ -1,4 +1,4 @@
-"""Dragoman trains, opens up and runs your own translator, the Transformer of "Attention Is All You Need".
+"""Dragoman trains, inspects and runs your own translator, the Transformer of "Attention Is All You Need".
 
 The public names are imported when they are first used, so that `import dragoman` itself costs nothing.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as type checkers understand it, without what importing `typing` costs
+TYPE_CHECKING = False  # type checkers understand it; importing `typing` would take time
 
 __version__ = "0.1.0"
 

@@ -109,7 +109,7 @@ class ModelRecipe:
     """Number added to the variance in layer normalization (section 3.1)."""
 
     def __post_init__(self) -> None:
-        """Reject settings that cannot be built."""
+        """Reject settings that do not describe a valid model."""
         check_field_types(self, "model")
         check_fields(self, "model", 1, "d_model n_heads d_ff max_positions rank max_distance", MAX_SIZE)
         check_fields(self, "model", 0, "window global_tokens random_tokens")

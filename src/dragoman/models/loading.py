@@ -45,7 +45,7 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
     count, minimum = sum(w.numel() for w in weights.values()), min_parameter_count(recipe.model, vocabulary)
     if count < minimum:  # checked before allocating memory: a damaged recipe may describe a model of any size
         raise DamagedError(
-            f"{directory / WEIGHTS} has {count:,} numbers; {RECIPE} and {INFO} next to it ask for over {minimum:,}; "
+            f"{directory / WEIGHTS} has {count:,} numbers, but {RECIPE} and {INFO} require over {minimum:,}; "
             "restore them from a copy",
             code="weights_mismatch",
         )

@@ -91,7 +91,7 @@ def test_greedy_search_is_teacher_forcing_with_the_same_depths(translator: Trans
         written = translator.target.to_ids(found.tokens)
         with torch.inference_mode():
             logits = model(rows, torch.tensor([[1, *written]]), layout)
-            logits[..., [0, 1]] = -torch.inf  # neither padding nor the start mark
+            logits[..., [0, 1]] = -torch.inf  # neither padding nor the BOS token
         assert logits[0, : len(written)].argmax(-1).tolist() == written
 
 

@@ -231,7 +231,7 @@ def costs(
 def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
     """Reject an unknown output format before a model is loaded."""
     if path.suffix.lower() not in suffixes:
-        raise DragomanError(f"{path} has no known format; use {', '.join(suffixes)}", code="unsupported_format")
+        raise DragomanError(f"{path} has an unknown format; use {', '.join(suffixes)}", code="unsupported_format")
 
 
 def check_line(number: int, count: int, source: Path | None) -> None:

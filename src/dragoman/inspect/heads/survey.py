@@ -67,9 +67,9 @@ class HeadSurvey:
     """All heads, encoder, decoder and cross, over a corpus."""
 
     heads: tuple[HeadReport, ...]
-    cross_entropy: float  # nats per target token, end marks included
+    cross_entropy: float  # nats per target token, EOS tokens included
     sentences: int
-    tokens: int  # target tokens and end marks
+    tokens: int  # target tokens and EOS tokens
     skipped_pairs: int  # pairs with an empty side, or too long
     alignment_head: str
     curve: tuple[PruningPoint, ...] = ()
@@ -148,13 +148,13 @@ def survey_heads(
         ablate = model.parameter_count() * all_tokens * len(gated.heads) <= MAX_DEFAULT_ABLATION
     ablations = passes.measure_ablations(gated, large, reporter) if ablate else None
     alignment_head = translator.alignment_head
-    first = "the language mark" if translator.n_language_tokens else "the first token"
+    first = "the language token" if translator.n_language_tokens else "the first token"
     aligning = alignment_head_id(alignment_head, model.recipe.n_heads)
     heads = tuple(
         HeadReport(
             id_,
             statistics[id_],
-            label_head(statistics[id_], "the start mark" if id_.kind == "decoder" else first),
+            label_head(statistics[id_], "the BOS token" if id_.kind == "decoder" else first),
             None if ablations is None else float(ablations[i]) / tokens,
             -float(gradients.signed[i]) / tokens,
             float(gradients.absolute[i]) / tokens,
