@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor
 
+from dragoman.engines.base import check_has_attention
 from dragoman.engines.forced import EncodedPairs, length_batches
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
@@ -33,7 +34,7 @@ class ForcedBatch:
     source_layout: Padded
     target: Tensor
     target_layout: Padded
-    labels: Tensor  # [N], the target tokens and end marks of all sentences, concatenated
+    labels: Tensor  # [N], the target tokens and EOS tokens of all sentences, concatenated
     rows: Tensor  # [N], the sentence of each label
 
     def rows_and_labels(self, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -60,7 +61,7 @@ def forced_batches(engine: TorchEngine, pairs: EncodedPairs, batch: int | None =
 
 @torch.inference_mode()
 def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
-    """For each pair of source and target ids, the log-probability of each target token and of the end mark."""
+    """For each pair of source and target ids, the log-probability of each target token and of the EOS token."""
     found: list[list[float]] = [[] for _ in pairs]
     for here in forced_batches(engine, pairs, batch):
         hidden = engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout)
@@ -79,13 +80,14 @@ def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: in
 
 @torch.inference_mode()
 def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
-    """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is the end mark.
+    """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is the EOS token.
 
-    Row t is the step that reads target token t - 1 (the start mark if t is 0) and writes token t (last, the end mark).
+    Row t is the step that reads target token t - 1 (the BOS token if t is 0) and writes token t (last, the EOS token).
     """
     if not isinstance(engine.model, EncoderDecoder):
         message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
         raise SearchError(message, code="no_attention")
+    check_has_attention(engine.model.recipe)
     for here in forced_batches(engine, pairs, small_batch(engine)):
         maps = AttentionMaps()
         engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout, maps)

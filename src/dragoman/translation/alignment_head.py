@@ -38,7 +38,7 @@ class AlignmentHead:
     step: Literal["writes", "reads"]
 
     def select(self, weights: Any) -> Any:
-        """The rows `[T, S + 1]` of the weights `[L, H, T + 1, S + 1]` of a pair; the last column is the end mark."""
+        """The rows `[T, S + 1]` of the weights `[L, H, T + 1, S + 1]` of a pair; the last column is the EOS token."""
         return self.rows(select_head(weights, RecordedHead(self.layer, self.head)))
 
     def rows(self, weights: Any) -> Any:
@@ -67,10 +67,10 @@ def find_alignment_head(engine: ForcedEngine, source: Tokenizer, target: Tokeniz
         return AlignmentHead(max(0, len(next(engine.cross_maps([(ParsedIds([], []), [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].ids) for ids, best in zip(sources, hypotheses, strict=True)]
-    marks = {mark for tokens in languages for mark in tokens}
+    language_tokens = {token for tokens in languages for token in tokens}
     links: dict[AlignmentHead, list[tuple[int, int]]] = {}
     for i, weights in engine.cross_maps(pairs):
-        ids = [-1 if token in marks else token for token in pairs[i][0]] + [-1]  # the end mark
+        ids = [-1 if token in language_tokens else token for token in pairs[i][0]] + [-1]  # EOS
         for head in candidate_heads(*weights.shape[:2]):
             linked = head.select(weights).argmax(1)
             links.setdefault(head, []).extend(zip((ids[s] for s in linked), pairs[i][1], strict=True))
