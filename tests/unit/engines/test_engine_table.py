@@ -47,7 +47,7 @@ def test_a_model_that_an_engine_does_not_support(tmp_path: Path, capsys: pytest.
 
 
 def test_engines_without_a_compiler(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.engines.native.library", lambda *_, **__: None)
+    monkeypatch.setattr("dragoman.engines.native_model.library", lambda *_, **__: None)
     monkeypatch.setattr("dragoman.engines.specs.why_not", lambda _: "no C compiler was found")
     code, out, _ = leave(capsys, "engines", "--device", "cpu")
     assert code == 0 and "no C compiler was found" in out

@@ -91,9 +91,9 @@ def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> N
         (EngineRequest(Search(beam=65), device="cpu"), "ctranslate2"),
         (EngineRequest(Search(beam=65, no_repeat=3), device="cpu"), "torch"),
         (EngineRequest(Search(beam=65), prefixes=True, device="cpu"), "torch"),
-        (EngineRequest(SAMPLED, device="cpu"), "torch"),
+        (EngineRequest(SAMPLED, device="cpu"), "native"),
         (EngineRequest(constraints=True, device="cpu"), "torch"),
-        (EngineRequest(models=2, device="cpu"), "torch"),
+        (EngineRequest(models=2, device="cpu"), "native"),
         (EngineRequest(precision="bfloat16", device="cpu"), "torch"),
         (EngineRequest(precision="int8", device="cpu"), "native"),
         (EngineRequest(device="cuda"), "cuda"),
@@ -101,9 +101,9 @@ def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> N
         (EngineRequest(Search(no_repeat=2), device="cuda"), "torch"),
         (EngineRequest(prefixes=True, device="cuda"), "torch"),
         (EngineRequest(precision="float32", device="cuda"), "cuda"),
-        (EngineRequest(SAMPLED, precision="int8", device="cpu"), None),
+        (EngineRequest(constraints=True, precision="int8", device="cpu"), None),
         (EngineRequest(precision="int8", device="cuda"), None),
-        (EngineRequest(models=2, precision="int8", device="cpu"), None),
+        (EngineRequest(models=2, precision="int8", device="cpu"), "native"),
     ],
 )
 def test_the_first_engine_that_supports_a_request_is_chosen(request_: EngineRequest, chosen: str | None) -> None:
@@ -152,17 +152,17 @@ def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.Mon
 
 
 def test_a_search_that_no_engine_of_the_precision_can_do(directory: Path) -> None:
-    drawn = Search(sampling=Sampling(), max_length=3)
-    with raises(SearchError, "unsupported_by_engine", "sampling", "'torch' with another precision"):
-        EngineSelector(directory, "cpu", precision="int8").for_request(EngineRequest(drawn))
-    assert EngineSelector(directory, "cpu", precision="float32").for_request(EngineRequest(drawn)).name == "torch"
+    constrained = EngineRequest(constraints=True)
+    with raises(SearchError, "unsupported_by_engine", "phrases", "'torch' with another precision"):
+        EngineSelector(directory, "cpu", precision="int8").for_request(constrained)
+    assert EngineSelector(directory, "cpu", precision="float32").for_request(constrained).name == "torch"
 
 
 @pytest.mark.parametrize(
     ("engine", "search", "prefixes", "missing"),
     [
         ("native", Search(beam=65, no_repeat=3), True, "beam=65; use 'torch'"),
-        ("native", SAMPLED, False, "sampling; use 'torch'"),
+        ("ctranslate2", SAMPLED, False, "sampling; use 'native' or 'torch'"),
         ("ctranslate2", Search(no_repeat=3), True, "no_repeat=3, a prefix; use 'native' or 'torch'"),
     ],
 )
@@ -177,7 +177,7 @@ def test_what_an_engine_does_not_support_is_named(
 
 
 def test_an_engine_that_is_not_available_says_why(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.engines.native.library", lambda *_, **__: None)
+    monkeypatch.setattr("dragoman.engines.native_model.library", lambda *_, **__: None)
     monkeypatch.setattr("dragoman.engines.specs.why_not", lambda _: "no C compiler was found")
     with raises(SearchError, "engine_unavailable", "'native'", "no C compiler was found", "'torch'"):
         EngineSelector(directory, "cpu", "native").for_request(EngineRequest())
@@ -218,7 +218,7 @@ def test_a_translator_says_what_it_runs_on(
 
 def test_what_runs_depends_on_what_is_asked(directory: Path) -> None:
     translator = Translator.load(directory, device="cpu")
-    assert translator.running_for(sampling=Sampling()).engine == "torch"
+    assert translator.running_for(sampling=Sampling()).engine in ("native", "torch")
     assert translator.running_for(beam=65, prefix="a").engine in ("torch", "ctranslate2")
     assert translator.running_for(constraints=True).engine == "torch"
     with pytest.raises(TypeError, match="bem"):
@@ -230,7 +230,7 @@ def test_without_room_to_convert_auto_goes_on(
     directory: Path, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2")
-    monkeypatch.setattr("dragoman.engines.native.library", lambda *_, **__: None)
+    monkeypatch.setattr("dragoman.engines.native_model.library", lambda *_, **__: None)
     monkeypatch.setattr("dragoman.engines.ctranslate2.cache_directory", lambda: tmp_path / "cache")
     if trouble == "not writable":
         (tmp_path / "cache").write_text("a file where a directory should be")
