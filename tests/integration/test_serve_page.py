@@ -14,7 +14,7 @@ import pytest
 from browser import CHROMIUM, chromium, found
 from dragoman.search.types import Search
 from dragoman.serve.limits import Limits
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
 from dragoman.text.word_groups import visible_word_ids
 from dragoman.translation.result import Translation

@@ -10,11 +10,11 @@ from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp
 
 from dragoman import __version__
-from dragoman.serve.access import Access
-from dragoman.serve.api import api_router
+from dragoman.serve.api.libretranslate import libretranslate_router
+from dragoman.serve.api.routes import api_router
 from dragoman.serve.errors import add_handlers
-from dragoman.serve.libretranslate import libretranslate_router
-from dragoman.serve.middleware import Log, Middleware
+from dragoman.serve.http.access import Access
+from dragoman.serve.http.middleware import Log, Middleware
 from dragoman.serve.service import Service
 
 MEDIA_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -17,7 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from dragoman.errors import DragomanError
-from dragoman.serve.connections import Connection, ShortageHandler, raise_descriptor_limit
+from dragoman.serve.http.connections import Connection, ShortageHandler, raise_descriptor_limit
 from dragoman.serve.service import Service
 
 SHUTDOWN_SECONDS: Final = 2  # beyond the deadline, for responses that are being written at shutdown

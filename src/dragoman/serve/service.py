@@ -12,7 +12,12 @@ from typing import Final
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
-from dragoman.serve.budget import (
+from dragoman.serve.api.schema import SearchSettings, TranslateRequest
+from dragoman.serve.errors import RequestError
+from dragoman.serve.limits import MAX_ATTENTION_CELLS, MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
+from dragoman.serve.metrics import ServerMetrics
+from dragoman.serve.models.served_model import ServedModel
+from dragoman.serve.scheduling.budget import (
     Meter,
     check_added_length,
     check_reply,
@@ -21,13 +26,8 @@ from dragoman.serve.budget import (
     estimate_tokens,
     estimate_work,
 )
-from dragoman.serve.errors import RequestError
-from dragoman.serve.limits import MAX_ATTENTION_CELLS, MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
-from dragoman.serve.metrics import ServerMetrics
-from dragoman.serve.models import ServedModel
-from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
-from dragoman.serve.schema import SearchSettings, TranslateRequest
-from dragoman.serve.worker import Throughput, Worker
+from dragoman.serve.scheduling.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
+from dragoman.serve.scheduling.worker import Throughput, Worker
 from dragoman.translation.result import Translation, join_texts
 from dragoman.translation.segmentation import Layout, Segmenter
 from dragoman.values import suggest

@@ -10,7 +10,7 @@ import pytest
 from fake_translator import FakeTranslator, fake_service
 
 from dragoman.serve.errors import RequestError
-from dragoman.serve.queue import BatchSettings
+from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Caller, Service
 from raising import raises
 

@@ -16,7 +16,7 @@ from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from dragoman.serve.models import ServedModel
+    from dragoman.serve.models.served_model import ServedModel
 
 
 @click.command(epilog=examples("dragoman serve en-de=my-model --port 8080"))
@@ -75,16 +75,16 @@ def command(
         message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
         raise click.UsageError(message)
     from dragoman.serve.limits import Limits
-    from dragoman.serve.loading import load_served_model, model_directories, parse_languages, preferred_batch
+    from dragoman.serve.models.loading import load_served_model, model_directories, parse_languages, preferred_batch
     from dragoman.serve.server import bind, run_server, server_url
 
     server_limits = Limits(beam=beam, **limits)
     pair = None if languages is None else parse_languages(languages)
     directories = model_directories(models)
     bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
-    from dragoman.serve.access import Access
     from dragoman.serve.app import create_app
-    from dragoman.serve.reload import Reloader
+    from dragoman.serve.http.access import Access
+    from dragoman.serve.models.reload import Reloader
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}

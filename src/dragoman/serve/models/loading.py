@@ -15,7 +15,7 @@ from dragoman.errors import SearchError
 from dragoman.modeldir.info import language_codes, read_info
 from dragoman.modeldir.locate import find_model, model_name
 from dragoman.search.types import Sampling, Search
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.served_model import ServedModel
 from dragoman.translation.forced_attention import forced_attention
 from dragoman.translation.translator import Translator
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from dragoman.serve.http.middleware import DEADLINE, Middleware
 from dragoman.serve.limits import SMALL_BODY_BYTES, Limits
 from dragoman.serve.metrics import ServerMetrics
-from dragoman.serve.middleware import DEADLINE, Middleware
 
 LIMITS = Limits(max_characters=1000, max_queue=2, timeout=30)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.search.types import Search
-from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue, SentenceBatch
+from dragoman.serve.scheduling.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue, SentenceBatch
 from raising import raises
 
 MODEL = fake_model()

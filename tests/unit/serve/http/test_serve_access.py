@@ -9,8 +9,8 @@ import pytest
 from fake_translator import fake_service
 from starlette.testclient import TestClient
 
-from dragoman.serve.access import Access
 from dragoman.serve.app import create_app
+from dragoman.serve.http.access import Access
 
 
 def client_with(access: Access) -> Iterator[TestClient]:

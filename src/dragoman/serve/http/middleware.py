@@ -13,8 +13,8 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.serve.access import CHECK_KEY, Access
 from dragoman.serve.errors import RequestError, to_request_error
+from dragoman.serve.http.access import CHECK_KEY, Access
 from dragoman.serve.limits import (
     BODY_BYTES_PER_SECOND,
     BODY_SECONDS,

@@ -12,12 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman.search.types import MAX_BEAM
-from dragoman.serve.access import check_token_field
-from dragoman.serve.api import caller
-from dragoman.serve.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
-from dragoman.serve.budget import measure_bytes
+from dragoman.serve.api.routes import caller
+from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
 from dragoman.serve.errors import RequestError, validation_error
-from dragoman.serve.language_pairs import (
+from dragoman.serve.http.access import check_token_field
+from dragoman.serve.http.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
+from dragoman.serve.http.replies import json_object, json_reply
+from dragoman.serve.limits import MAX_TEXTS
+from dragoman.serve.models.language_pairs import (
     AUTO,
     ModelChoice,
     choose_model,
@@ -25,10 +27,8 @@ from dragoman.serve.language_pairs import (
     served_languages,
     served_pairs,
 )
-from dragoman.serve.limits import MAX_TEXTS
-from dragoman.serve.queue import BatchSettings
-from dragoman.serve.replies import json_object, json_reply
-from dragoman.serve.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
+from dragoman.serve.scheduling.budget import measure_bytes
+from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Service
 from dragoman.text.language_detection import Detected, detect_languages, detection_available
 from dragoman.text.language_names import language_name

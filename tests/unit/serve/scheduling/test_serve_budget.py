@@ -11,10 +11,10 @@ from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
 from dragoman.search.types import Search
-from dragoman.serve.bodies import check_structure, parse_multipart
-from dragoman.serve.budget import check_added_length, estimate_work
 from dragoman.serve.errors import RequestError
-from dragoman.serve.replies import json_object, json_reply
+from dragoman.serve.http.bodies import check_structure, parse_multipart
+from dragoman.serve.http.replies import json_object, json_reply
+from dragoman.serve.scheduling.budget import check_added_length, estimate_work
 from raising import raises
 
 EMOJI = "\N{GRINNING FACE}" * 1000

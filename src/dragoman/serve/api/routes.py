@@ -10,13 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from dragoman.serve.bodies import BoundedRoute
-from dragoman.serve.budget import measure_bytes
-from dragoman.serve.errors import RequestError
-from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
-from dragoman.serve.middleware import CLIENT, DEADLINE
-from dragoman.serve.replies import json_object, json_reply
-from dragoman.serve.schema import (
+from dragoman.serve.api.schema import (
     GET_ERRORS,
     POST_ERRORS,
     AttentionRequest,
@@ -30,6 +24,12 @@ from dragoman.serve.schema import (
     attention_rows,
     translation_fields,
 )
+from dragoman.serve.errors import RequestError
+from dragoman.serve.http.bodies import BoundedRoute
+from dragoman.serve.http.middleware import CLIENT, DEADLINE
+from dragoman.serve.http.replies import json_object, json_reply
+from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
+from dragoman.serve.scheduling.budget import measure_bytes
 from dragoman.serve.service import Caller, Service
 from dragoman.text.language_detection import detection_available
 

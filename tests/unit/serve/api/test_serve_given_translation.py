@@ -14,7 +14,7 @@ from dragoman.engines.native import NativeEngine
 from dragoman.engines.torch import TorchEngine
 from dragoman.inspect.attention.maps import record_attention
 from dragoman.serve.limits import Limits
-from dragoman.serve.loading import load_served_model
+from dragoman.serve.models.loading import load_served_model
 from dragoman.serve.service import Service
 from dragoman.translation.translator import Translator
 from tiny_model import LINES, write_tiny_model

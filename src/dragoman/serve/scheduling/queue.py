@@ -11,8 +11,8 @@ from typing import Any, Final
 from dragoman.errors import DragomanError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Search, StopFlag
-from dragoman.serve.budget import Meter, estimate_work
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.served_model import ServedModel
+from dragoman.serve.scheduling.budget import Meter, estimate_work
 from dragoman.translation.result import Translation
 
 INITIAL_WORK: Final = 1_000  # of a batch (output tokens x beam), before the throughput of its kind is known

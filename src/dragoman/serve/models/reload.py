@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
 
 

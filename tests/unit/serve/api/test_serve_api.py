@@ -17,10 +17,10 @@ from dragoman.engines.torch import TorchEngine
 from dragoman.errors import DamagedError, SearchError, TextError
 from dragoman.models import EncoderDecoder
 from dragoman.search.types import Search
+from dragoman.serve.api.schema import attention_fields, locate_words
 from dragoman.serve.app import create_app
 from dragoman.serve.errors import to_request_error
-from dragoman.serve.loading import has_attention
-from dragoman.serve.schema import attention_fields, locate_words
+from dragoman.serve.models.loading import has_attention
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 

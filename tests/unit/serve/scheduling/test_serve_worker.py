@@ -11,12 +11,12 @@ import pytest
 from fake_translator import FakeTranslator, fake_model
 
 from dragoman.search.types import Search
-from dragoman.serve.budget import Meter
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import Limits
 from dragoman.serve.metrics import ServerMetrics
-from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue
-from dragoman.serve.worker import MAX_BATCH_SECONDS, Throughput, Worker
+from dragoman.serve.scheduling.budget import Meter
+from dragoman.serve.scheduling.queue import BatchSettings, QueuedRequest, RequestQueue
+from dragoman.serve.scheduling.worker import MAX_BATCH_SECONDS, Throughput, Worker
 from dragoman.translation.result import Translation
 
 FAKE = FakeTranslator()

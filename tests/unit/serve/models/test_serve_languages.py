@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from dragoman.errors import SearchError
 from dragoman.serve.limits import Limits
-from dragoman.serve.loading import load_served_model
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.loading import load_served_model
+from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator

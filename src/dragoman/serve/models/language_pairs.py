@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dragoman.serve.errors import RequestError
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.served_model import ServedModel
 from dragoman.text.language_codes import TO_TWO_LETTERS
 from dragoman.text.language_detection import Detected, detect_languages
 

@@ -13,7 +13,7 @@ from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
 from dragoman.serve.limits import Limits
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
 from dragoman.text import language_detection
 from serving import WHOLE_LINES, served

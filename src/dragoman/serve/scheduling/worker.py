@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from dragoman.search.types import SearchInterruptedError
-from dragoman.serve.budget import count_rows
 from dragoman.serve.metrics import ServerMetrics
-from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue, SentenceBatch
+from dragoman.serve.scheduling.budget import count_rows
+from dragoman.serve.scheduling.queue import BatchSettings, QueuedRequest, RequestQueue, SentenceBatch
 from dragoman.translation.result import Translation
 
 if TYPE_CHECKING:
