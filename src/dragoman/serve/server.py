@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from dragoman.errors import DragomanError
@@ -80,6 +81,7 @@ class Server(uvicorn.Server):
         loop.set_exception_handler(ShortageHandler(self.server_state.connections))
         if self.on_hangup is not None and hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, self.on_hangup)
+        await run_in_threadpool(int)  # imports what streaming needs: the first large reply would block everyone
         await super().startup(sockets)
         if self.started:
             self.on_listening()

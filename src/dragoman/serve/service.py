@@ -17,6 +17,7 @@ from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_ATTENTION_CELLS, MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
 from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.models.served_model import ServedModel
+from dragoman.serve.offload import offload
 from dragoman.serve.scheduling.budget import (
     Meter,
     check_added_length,
@@ -126,10 +127,10 @@ class Service:
         """The translation of each text by the deadline; dropped if the client disconnects."""
         large = len(texts) + sum(map(len, texts)) > LARGE_CHARACTERS
         prepare = partial(self.prepare, texts, settings)
-        layouts, sentences, each = await asyncio.to_thread(prepare) if large else prepare()
+        layouts, sentences, each = await offload(prepare) if large else prepare()
         translations = await self.translate_sentences(sentences, each, caller)
         join = partial(join_texts, layouts, translations)
-        return await asyncio.to_thread(join) if large else join()
+        return await offload(join) if large else join()
 
     def prepare(
         self, texts: Sequence[str], settings: BatchSettings

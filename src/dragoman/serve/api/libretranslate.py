@@ -17,7 +17,7 @@ from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.http.access import check_token_field
 from dragoman.serve.http.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
-from dragoman.serve.http.replies import json_object, json_reply
+from dragoman.serve.http.replies import LARGE_REPLY_BYTES, json_object, json_reply
 from dragoman.serve.limits import MAX_TEXTS
 from dragoman.serve.models.language_pairs import (
     AUTO,
@@ -27,7 +27,7 @@ from dragoman.serve.models.language_pairs import (
     served_languages,
     served_pairs,
 )
-from dragoman.serve.scheduling.budget import measure_bytes
+from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Service
 from dragoman.text.language_detection import Detected, detect_languages, detection_available
@@ -110,7 +110,7 @@ def libretranslate_router(service: Service) -> APIRouter:
             raise RequestError(400, "unsupported_format", message)
         texts = [form.q] if isinstance(form.q, str) else form.q
         service.check_size(texts)  # before languages are detected
-        choices = await choose(service, form, texts)
+        choices = await models_for_request(service, form, texts)
         translations = await translate_texts(service, request, form, texts, choices)
         fields: dict[str, Any] = {"translatedText": [translation.text for translation in translations]}
         if form.alternatives:
@@ -119,7 +119,7 @@ def libretranslate_router(service: Service) -> APIRouter:
             fields["detectedLanguage"] = [one.model_dump() for one in detected]
         if isinstance(form.q, str):
             fields = {name: values[0] for name, values in fields.items()}
-        return json_reply(json_object(fields), sum(map(measure_bytes, translations)))
+        return json_reply(json_object(fields), exceeds_bytes(translations, LARGE_REPLY_BYTES))
 
     @router.post("/detect", responses=LIBRETRANSLATE_ERRORS, openapi_extra=body_schema(DetectRequest))
     async def detect(request: Request) -> list[DetectedLanguage]:
@@ -184,7 +184,7 @@ def body_schema(body: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in ("application/json", FORM, MULTIPART)}}}
 
 
-async def choose(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[ModelChoice]:
+async def models_for_request(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[ModelChoice]:
     """The model for each text; without any language, the default model."""
     if form.source != AUTO:
         return [choose_model(service.models, form.source, form.target)] * len(texts)

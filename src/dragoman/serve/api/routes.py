@@ -27,9 +27,9 @@ from dragoman.serve.api.schema import (
 from dragoman.serve.errors import RequestError
 from dragoman.serve.http.bodies import BoundedRoute
 from dragoman.serve.http.middleware import CLIENT, DEADLINE
-from dragoman.serve.http.replies import json_object, json_reply
+from dragoman.serve.http.replies import LARGE_REPLY_BYTES, json_object, json_reply
 from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
-from dragoman.serve.scheduling.budget import measure_bytes
+from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.service import Caller, Service
 from dragoman.text.language_detection import detection_available
 
@@ -49,7 +49,7 @@ def api_router(service: Service) -> APIRouter:
         options = (body.scores, body.alignments, settings.search.n_best > 1)
         entries = (translation_fields(one, *options) for one in found)
         fields = {"model": settings.model.name, "translations": entries}
-        return json_reply(json_object(fields), sum(map(measure_bytes, found)))
+        return json_reply(json_object(fields), exceeds_bytes(found, LARGE_REPLY_BYTES))
 
     @router.post("/v1/attention", responses=POST_ERRORS, response_model=AttentionResponse, tags=["attention"])
     async def attention(body: AttentionRequest, request: Request) -> Response:
@@ -60,7 +60,8 @@ def api_router(service: Service) -> APIRouter:
         found = await service.translate_with_attention(body.text, settings, caller(request), body.translation)
         fields = attention_fields(settings.model.name, body.text, found)
         fields |= {"weights": attention_rows(found), "alignment": list(found.alignment or ())}
-        return json_reply(json_object(fields), BYTES_PER_WEIGHT * len(found.source_tokens) * len(found.tokens))
+        size = BYTES_PER_WEIGHT * len(found.source_tokens) * len(found.tokens)
+        return json_reply(json_object(fields), size >= LARGE_REPLY_BYTES)
 
     @router.get("/v1/models", responses=GET_ERRORS, tags=["server"])
     async def models() -> ModelList:

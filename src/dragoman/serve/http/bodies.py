@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from email import message_from_string
@@ -15,6 +14,7 @@ from fastapi.routing import APIRoute
 
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_TERMS, MAX_TEXTS
+from dragoman.serve.offload import offload
 
 FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
@@ -45,7 +45,7 @@ class BoundedRoute(APIRoute):
 
 async def in_thread(parse: Callable[[bytes], Any], body: bytes) -> Any:
     """The parsed body; a large one is parsed in a thread, to keep the event loop responsive."""
-    return parse(body) if len(body) < LARGE_BODY_BYTES else await asyncio.to_thread(parse, body)
+    return parse(body) if len(body) < LARGE_BODY_BYTES else await offload(parse, body)
 
 
 def is_json(content_type: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
+
+from dragoman.serve.offload import offload
 
 LARGE_REPLY_BYTES: Final = 1 << 16  # about; from here on a reply is streamed
 JSON: Final = "application/json"
@@ -18,15 +20,22 @@ def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def json_reply(parts: Iterable[str], size: int) -> Response:
-    """A reply of JSON in parts, about `size` bytes; a large one is built while it is sent."""
-    if size < LARGE_REPLY_BYTES:
+def json_reply(parts: Iterable[str], large: bool) -> Response:
+    """A reply of JSON in parts; a large one is built while it is sent."""
+    if not large:
         return Response("".join(parts).encode(), media_type=JSON)
-    return StreamingResponse(grouped(parts), media_type=JSON)
+    return StreamingResponse(offloaded_chunks(parts), media_type=JSON)
 
 
-def grouped(parts: Iterable[str]) -> Iterator[bytes]:
-    """Parts joined to pieces of some size: each is built in a thread, and takes milliseconds."""
+async def offloaded_chunks(parts: Iterable[str]) -> AsyncIterator[bytes]:
+    """The chunks of a large reply; each is built in the thread for large requests, in milliseconds."""
+    chunks = to_chunks(parts)
+    while (chunk := await offload(next, chunks, None)) is not None:
+        yield chunk
+
+
+def to_chunks(parts: Iterable[str]) -> Iterator[bytes]:
+    """Parts joined into chunks of about `LARGE_REPLY_BYTES`."""
     waiting: list[str] = []
     size = 0
     for part in parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dragoman.search.types import Search
@@ -52,6 +52,16 @@ def measure_bytes(translation: Translation) -> int:
     pairs = 8 * len(translation.alignment or ())
     own = BYTES_PER_REPLY + len(translation.text) + pairs
     return own + sum(measure_bytes(other) for other in translation.alternatives)
+
+
+def exceeds_bytes(translations: Iterable[Translation], limit: int) -> bool:
+    """Whether a reply has about `limit` bytes or more; stops counting there."""
+    total = 0
+    for translation in translations:
+        total += measure_bytes(translation)
+        if total >= limit:
+            return True
+    return False
 
 
 def check_added_length(texts: Sequence[str], search: Search) -> None:

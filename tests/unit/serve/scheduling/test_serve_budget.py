@@ -160,7 +160,7 @@ def test_messages_are_bounded(real: TestClient) -> None:
 def test_a_large_reply_comes_in_pieces_and_is_the_same() -> None:
     entries = [{"text": "é" * 100, "n": number} for number in range(2000)]
     fields: dict[str, Any] = {"model": "m", "empty": [], "translations": iter(entries), "after": None}
-    streamed = json_reply(json_object(fields), 400_000)
+    streamed = json_reply(json_object(fields), large=True)
 
     async def read() -> list[bytes]:
         return [bytes(piece) async for piece in streamed.body_iterator]  # type: ignore[attr-defined]
@@ -168,7 +168,7 @@ def test_a_large_reply_comes_in_pieces_and_is_the_same() -> None:
     pieces = asyncio.run(read())
     assert len(pieces) > 3
     assert json.loads(b"".join(pieces)) == {**fields, "translations": entries}
-    assert json.loads(bytes(json_reply(json_object({}), 0).body)) == {}
+    assert json.loads(bytes(json_reply(json_object({}), large=False).body)) == {}
 
 
 @pytest.mark.parametrize(
