@@ -28,7 +28,8 @@ from dragoman.serve.scheduling.budget import (
     estimate_work,
 )
 from dragoman.serve.scheduling.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
-from dragoman.serve.scheduling.worker import Throughput, Worker
+from dragoman.serve.scheduling.throughput import Throughput
+from dragoman.serve.scheduling.worker import Worker
 from dragoman.translation.result import Translation, join_texts
 from dragoman.translation.segmentation import Layout, Segmenter
 from dragoman.values import suggest

@@ -44,6 +44,16 @@ class BatchSettings:
             return {}
         return {"require": self.constraints.require, "avoid": self.constraints.avoid, "terms": self.terms}
 
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether other batches can be translated while these sentences are searched."""
+        return self.constraints is None and self.model.is_concurrent(self.search)
+
+    @property
+    def is_search_only(self) -> bool:
+        """Whether nothing is computed after the search."""
+        return not (self.alignment or self.attention)
+
 
 class QueuedRequest:
     """The sentences of one request, in order; the worker's thread calls `on_done` after the last.
@@ -143,7 +153,7 @@ class RequestQueue:
             if self.closed:
                 raise QueueClosedError("the server is shutting down; try again in a moment")
             self._append(request)
-            self.changed.notify()
+            self.changed.notify_all()
 
     def drop(self, request: QueuedRequest) -> None:
         """Remove the waiting sentences of a request; stop running batches whose requests are all dropped."""
@@ -200,15 +210,37 @@ class RequestQueue:
             return self._next_batch() if self.requests else None
 
     def take_short(self) -> SentenceBatch | None:
-        """The next batch among requests whose next sentence fits into a slice of time, or None."""
+        """The next batch of requests whose next sentence is short, or None."""
         with self.changed:
-            running = {request for batch in self.running for request in batch.requests}  # they may be put back
-            short = [request for request in self.requests if request not in running and self._is_short(request)]
+            short = self._short_requests()
             return self._next_batch(short) if short else None
 
-    def _is_short(self, request: QueuedRequest) -> bool:
-        settings = request.settings[request.n_taken]
-        return request.work(request.n_taken) <= (self.max_work(settings) or INITIAL_WORK)
+    def wait_for_concurrent(self, ended: Callable[[], bool]) -> SentenceBatch | None:
+        """Wait for a short batch that can be translated while another one runs; None when that one has ended."""
+        short: list[QueuedRequest] = []
+
+        def found() -> bool:
+            waiting = ((request, request.settings[request.n_taken]) for request in self._short_requests())
+            short[:] = [request for request, one in waiting if one.is_concurrent and one.is_search_only]
+            return bool(short)
+
+        with self.changed:
+            self.changed.wait_for(lambda: ended() or found())
+            return None if ended() else self._next_batch(short)
+
+    def wake(self) -> None:
+        """Make `wait_for_concurrent` check whether the other batch has ended."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def is_short(self, request: QueuedRequest, index: int) -> bool:
+        """Whether a sentence fits into a slice of time."""
+        return request.work(index) <= (self.max_work(request.settings[index]) or INITIAL_WORK)
+
+    def _short_requests(self) -> list[QueuedRequest]:
+        running = {request for batch in self.running for request in batch.requests}  # they may be put back
+        waiting = (request for request in self.requests if request not in running)
+        return [request for request in waiting if self.is_short(request, request.n_taken)]
 
     @property
     def n_sentences(self) -> int:

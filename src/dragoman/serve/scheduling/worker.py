@@ -6,58 +6,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.search.types import SearchInterruptedError
 from dragoman.serve.metrics import ServerMetrics
-from dragoman.serve.scheduling.budget import count_rows
-from dragoman.serve.scheduling.queue import BatchSettings, QueuedRequest, RequestQueue, SentenceBatch
+from dragoman.serve.scheduling.queue import QueuedRequest, RequestQueue, SentenceBatch
+from dragoman.serve.scheduling.throughput import MAX_BATCH_SECONDS, Throughput
 from dragoman.translation.result import Translation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_BATCH_SECONDS: Final = 0.25  # for new requests, which wait until the running batch ends
 OVERRUN_SECONDS: Final = 1.0  # after which a batch of several sentences is interrupted, to continue in smaller ones
-PAST_WEIGHT: Final = 0.7  # weight of the past in the moving average
-
-
-class Throughput:
-    """A moving average of work (output tokens x beam) per second, for each kind of batch."""
-
-    def __init__(self) -> None:
-        self.rates: dict[tuple[object, ...], float] = {}
-        self.bulk_rates: dict[tuple[object, ...], float] = {}  # of batches that fill their slice: the others are slower
-
-    def record(self, settings: BatchSettings, work: float, seconds: float) -> None:
-        """Add a measurement; one that is much slower than expected counts alone."""
-        kind, rate = self._kind(settings), work / max(seconds, 1e-6)
-        past, slice_work = self.rates.get(kind, rate), self.max_work(settings)
-        self.rates[kind] = rate if 4 * rate < past else PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
-        if seconds > MAX_BATCH_SECONDS / 2 if slice_work is None else work > slice_work / 2:
-            past = self.bulk_rates.get(kind, rate)
-            self.bulk_rates[kind] = PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
-
-    def record_overrun(self, settings: BatchSettings, work: float, seconds: float) -> None:
-        """Add an interrupted batch, of which a quarter was done at a guess: the next one is at most half as large."""
-        rate = min(work / 4 / max(seconds, 1e-6), work / 2 / MAX_BATCH_SECONDS)
-        self.rates[self._kind(settings)] = min(rate, self.rates.get(self._kind(settings), rate))
-
-    def max_work(self, settings: BatchSettings) -> int | None:
-        """The work of a batch that takes `MAX_BATCH_SECONDS`; None before the first measurement."""
-        rate = self.rates.get(self._kind(settings))
-        return None if rate is None else max(1, int(rate * MAX_BATCH_SECONDS))
-
-    def seconds(self, settings: BatchSettings, work: float) -> float:
-        """How long so much work would take; 0 before the first measurement of a batch that takes its time."""
-        rate = self.bulk_rates.get(self._kind(settings))
-        return 0.0 if rate is None else work / rate
-
-    def _kind(self, settings: BatchSettings) -> tuple[object, ...]:
-        search = settings.search
-        constrained, sampled = bool(settings.constraint_options), search.sampling is not None
-        slow = (settings.alignment, settings.attention, sampled, constrained)
-        return settings.model.name, count_rows(search), slow
 
 
 class Worker:
@@ -73,7 +33,9 @@ class Worker:
     ) -> None:
         self.queue, self.metrics, self.throughput = queue, metrics, throughput
         self.reproducible, self.clock, self.overrun = reproducible, clock, OVERRUN_SECONDS
+        self.slice_seconds = MAX_BATCH_SECONDS
         self.slice_end = self.nested_seconds = 0.0
+        self.short_batches = threading.Lock()  # held while a short batch runs during a long search
         self.thread = threading.Thread(target=self.run, name="translating", daemon=True)
 
     def start(self) -> None:
@@ -93,12 +55,13 @@ class Worker:
     def process(self, batch: SentenceBatch) -> None:
         """Translate a batch; if that fails, each request alone, so that only the failing one fails."""
         start, before = self.clock(), self.nested_seconds
-        if not self.queue.running:
-            self.slice_end = start + MAX_BATCH_SECONDS
-            batch.stop.between_steps = self._translate_short
+        nested = bool(self.queue.running)
+        if not nested:
+            self.slice_end = start + self.slice_seconds
+            batch.stop.between_steps = self._translate_between_steps
         self.queue.begin(batch)
         try:
-            with self._watched(batch):
+            with self._watched(batch, nested):
                 translations = self._translate(batch)
         except SearchInterruptedError:
             seconds = self.clock() - start - (self.nested_seconds - before)
@@ -124,16 +87,25 @@ class Worker:
         self.queue.charge(batch, seconds)
         self._hand_out(batch, translations)
 
-    def _translate_short(self) -> None:
-        """Between two steps of a search that takes longer than its slice: translate one short batch that waits."""
+    def _translate_between_steps(self) -> None:
+        """Translate one short batch between two steps of a search that takes longer than its slice."""
         start = self.clock()
-        if start < self.slice_end:
+        if start < self.slice_end or not self.short_batches.acquire(blocking=False):
             return
-        batch = self.queue.take_short()
-        if batch is not None:
-            self.process(batch)
-            self.nested_seconds += self.clock() - start
-        self.slice_end = self.clock() + MAX_BATCH_SECONDS
+        try:
+            batch = self.queue.take_short()
+            if batch is not None:
+                self.process(batch)
+                self.nested_seconds += self.clock() - start
+            self.slice_end = self.clock() + self.slice_seconds
+        finally:
+            self.short_batches.release()
+
+    def _translate_concurrently(self, ended: Callable[[], bool]) -> None:
+        """Translate short batches until a search in another thread has ended."""
+        with self.short_batches:
+            while (batch := self.queue.wait_for_concurrent(ended)) is not None:
+                self.process(batch)
 
     def _translate(self, batch: SentenceBatch) -> list[Translation]:
         settings = batch.settings
@@ -151,18 +123,29 @@ class Worker:
         )
 
     @contextmanager
-    def _watched(self, batch: SentenceBatch) -> Iterator[None]:
-        """Interrupt a batch of several sentences that takes too long; a single one continues until it is dropped."""
-        timer = threading.Timer(self.overrun, batch.stop.set) if len(batch.items) > 1 else None
-        if timer is not None:
-            timer.daemon = True
-            with suppress(RuntimeError):  # the system gives no more threads
-                timer.start()
-        try:
+    def _watched(self, batch: SentenceBatch, nested: bool) -> Iterator[None]:
+        """Keep a batch that takes long from blocking others: interrupt it, or translate short batches meanwhile.
+
+        A batch of several sentences is interrupted and continues in smaller ones. A single sentence runs to its end;
+        an engine in Python lets others pass between steps, one in C while it runs.
+        """
+        if len(batch.items) > 1:
+            with started_timer(self.overrun, batch.stop.set):
+                yield
+            return
+        if nested or self.queue.is_short(*batch.items[0]) or not batch.settings.is_concurrent:
             yield
+            return
+        ended = threading.Event()
+        timer: threading.Timer | None = None
+        try:
+            with started_timer(self.slice_seconds, self._translate_concurrently, ended.is_set) as timer:
+                yield
         finally:
+            ended.set()
+            self.queue.wake()
             if timer is not None:
-                timer.cancel()
+                timer.join()  # results are handed out by one thread at a time
 
     def _hand_out(self, batch: SentenceBatch, translations: list[Translation]) -> None:
         for (request, index), translation in zip(batch.items, translations, strict=True):
@@ -188,3 +171,18 @@ class Worker:
         request.error = error
         self.queue.drop(request)
         request.on_done(request)
+
+
+@contextmanager
+def started_timer(seconds: float, call: Callable[..., None], *arguments: Any) -> Iterator[threading.Timer | None]:
+    """A timer that is canceled at the end; None if the system allows no more threads."""
+    timer = threading.Timer(seconds, call, arguments)
+    timer.daemon = True
+    started = False
+    with suppress(RuntimeError):
+        timer.start()
+        started = True
+    try:
+        yield timer if started else None
+    finally:
+        timer.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -16,7 +17,8 @@ from dragoman.serve.limits import Limits
 from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.scheduling.budget import Meter
 from dragoman.serve.scheduling.queue import BatchSettings, QueuedRequest, RequestQueue
-from dragoman.serve.scheduling.worker import MAX_BATCH_SECONDS, Throughput, Worker
+from dragoman.serve.scheduling.throughput import MAX_BATCH_SECONDS, Throughput
+from dragoman.serve.scheduling.worker import Worker
 from dragoman.translation.result import Translation
 
 FAKE = FakeTranslator()
@@ -221,3 +223,74 @@ def test_short_requests_are_translated_between_the_steps_of_a_long_search() -> N
     assert scene.done == [other, heavy]  # the other long one waits for its turn
     assert scene.queue.n_sentences == 1 and long.n_missing == 1
     assert scene.queue.running == []
+
+
+class InC(FakeTranslator):
+    """Searches a long sentence in one call, as an engine in C does, until a short one was translated meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met, self.threads = threading.Event(), set[str]()
+
+    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+        texts = list(texts)
+        if max(map(len, texts)) > 10_000:
+            self.threads |= {thread.name for thread in threading.enumerate()}
+            assert not self.expects_others or self.met.wait(30), "no short request was let pass"
+            settings["stop"].check()
+        else:
+            self.met.set()
+        return super().stream(texts, **settings)
+
+    expects_others = True
+
+
+def test_short_requests_are_translated_while_an_engine_in_c_searches_a_long_sentence() -> None:
+    fake = InC()
+    model = replace(fake_model("m", fake), is_concurrent=lambda _: True)
+    scene = Scene()
+    scene.worker.slice_seconds = 0.0
+    heavy = scene.put("x" * 20_000, settings=BatchSettings(model))
+    batch = scene.queue.take()
+    assert batch is not None
+    aligned = scene.put("a", settings=BatchSettings(model, alignment=True))  # needs another engine after the search
+    other = scene.put("b", settings=BatchSettings(model, Search(beam=1)))
+    scene.worker.process(batch)
+    assert scene.done == [other, heavy]
+    assert scene.queue.running == []
+    scene.run()
+    assert [texts(job) for job in (heavy, aligned, other)] == [["X" * 20_000], ["A"], ["B"]]
+
+
+def test_a_long_search_that_fails_ends_the_thread_beside_it() -> None:
+    class Failing(InC):
+        def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+            list(super().stream(texts, **settings))
+            raise ZeroDivisionError
+
+    failing = Failing()
+    model = replace(fake_model("m", failing), is_concurrent=lambda _: True)
+    scene = Scene()
+    scene.worker.slice_seconds = 0.0
+    heavy = scene.put("x" * 20_000, settings=BatchSettings(model))
+    batch = scene.queue.take()
+    assert batch is not None
+    scene.put("b", settings=BatchSettings(model))
+    before = threading.active_count()
+    scene.worker.process(batch)
+    assert isinstance(heavy.error, ZeroDivisionError)
+    assert threading.active_count() == before
+
+
+def test_an_engine_that_runs_one_search_at_a_time_is_left_alone() -> None:
+    fake = InC()
+    fake.expects_others = False
+    scene = Scene()
+    scene.worker.slice_seconds = 0.0
+    heavy = scene.put("x" * 20_000, settings=BatchSettings(fake_model("m", fake)))
+    batch = scene.queue.take()
+    assert batch is not None
+    before = {thread.name for thread in threading.enumerate()}
+    scene.worker.process(batch)
+    assert scene.done == [heavy]
+    assert fake.threads == before
