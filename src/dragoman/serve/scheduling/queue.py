@@ -15,6 +15,7 @@ from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.scheduling.budget import Meter, estimate_work
 from dragoman.translation.result import Translation
 
+MUCH_SHORTER: Final = 10  # times shorter than the running batch is short even where the machine is slow
 INITIAL_WORK: Final = 1_000  # of a batch (output tokens x beam), before the throughput of its kind is known
 
 
@@ -233,14 +234,16 @@ class RequestQueue:
         with self.changed:
             self.changed.notify_all()
 
-    def is_short(self, request: QueuedRequest, index: int) -> bool:
-        """Whether a sentence fits into a slice of time."""
-        return request.work(index) <= (self.max_work(request.settings[index]) or INITIAL_WORK)
+    def is_short(self, request: QueuedRequest, index: int, running: int = 0) -> bool:
+        """Whether a sentence fits into a slice of time, or is much shorter than the work that is running."""
+        slice_work = self.max_work(request.settings[index]) or INITIAL_WORK
+        return request.work(index) <= max(slice_work, running // MUCH_SHORTER)
 
     def _short_requests(self) -> list[QueuedRequest]:
         running = {request for batch in self.running for request in batch.requests}  # they may be put back
+        work = max((batch.work for batch in self.running), default=0)
         waiting = (request for request in self.requests if request not in running)
-        return [request for request in waiting if self.is_short(request, request.n_taken)]
+        return [request for request in waiting if self.is_short(request, request.n_taken, work)]
 
     @property
     def n_sentences(self) -> int:

@@ -143,6 +143,19 @@ def test_sentences_of_a_running_request_are_not_taken_between_its_steps() -> Non
     assert queue.take_short() is not None
 
 
+def test_what_is_much_shorter_than_the_running_batch_is_short_also_on_a_slow_machine() -> None:
+    queue = filled(
+        RequestQueue(1, lambda _: 1), job("x" * 3000), job("y" * 1000, client="b"), job("z" * 30, client="c")
+    )
+    batch = queue.take()
+    assert batch is not None and len(batch.sentences[0]) == 3000
+    assert queue.take_short() is None  # nothing runs, and no sentence fits into a slice
+    queue.begin(batch)
+    short = queue.take_short()
+    assert short is not None and short.sentences == ["z" * 30]
+    assert queue.take_short() is None
+
+
 def test_sentences_with_other_settings_of_one_request_are_other_batches() -> None:
     request = QueuedRequest([PLAIN, PLAIN, GREEDY, PLAIN], ["a", "b", "c", "d"], lambda _: None)
     queue = filled(RequestQueue(8), request)
