@@ -65,7 +65,8 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit a connection, in place of an idle one if there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > self.max_connections and not evict_idle(self.connections, 1):
+        others = self.connections - {self}
+        if len(others) >= self.max_connections and not evict_idle(others, 1):
             self.transport.abort()
             return
         self._wait_for_head()
@@ -89,10 +90,14 @@ class Connection(H11Protocol):
         """Limit the time for what is left: the rest of a body, or of a reply."""
         super().on_response_complete()
         if self.transport.is_closing():
-            if self.transport.get_write_buffer_size():  # the client may never read it
-                self.loop.call_later(self.write_seconds, self.transport.abort)
+            self._limit_flush()
         elif self.conn.their_state is h11.SEND_BODY:
             self._wait_for_head()
+
+    def eof_received(self) -> None:
+        """Close the connection of a client that sends no more: it may have left, and HTTP clients wait for replies."""
+        super().eof_received()
+        self._limit_flush()
 
     def pause_writing(self) -> None:
         """The client does not read: give it some time."""
@@ -113,6 +118,11 @@ class Connection(H11Protocol):
             self.transport.abort()
         else:
             super().timeout_keep_alive_handler()
+
+    def _limit_flush(self) -> None:
+        """Abort a closing connection whose client does not read the rest of its reply."""
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(self.write_seconds, self.transport.abort)
 
     def _wait_for_head(self) -> None:
         self.head_timer = self.loop.call_later(self.head_seconds, self._head_is_late)
