@@ -56,6 +56,8 @@ byId("source").focus(); byId("source").setSelectionRange(5, 5);
 document.dispatchEvent(new Event("selectionchange"));
 await until(() => current.line === 0 && text("description"));
 told.followed = text("description");
+byId("copy").click(); await until(() => text("copy") !== "Copy");
+told.copied = text("copy");
 const before = getComputedStyle(document.body).backgroundColor;
 byId("theme").click();
 told.themes = [before, getComputedStyle(document.body).backgroundColor];
@@ -132,7 +134,8 @@ def test_the_cursor_in_the_text_shows_who_looked_there(told: Any) -> None:
     assert told["followed"].startswith("old is attended to by ")
 
 
-def test_dark_and_light_and_clear(told: Any) -> None:
+def test_copy_dark_and_light_and_clear(told: Any) -> None:
+    assert told["copied"] == "Copied"
     assert told["themes"][0] != told["themes"][1]
     assert told["cleared"] == ["", "The translation appears here", True]
 

@@ -50,7 +50,7 @@ def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
     assert found["away"].startswith("The server cannot be reached.")
     assert found["back"] == expected("the new hall").text
     assert found["left"] == 0
-    assert found["long"] == ["201 of 200 characters: shorten the text, or use the API for files.", True]
+    assert found["long"] == ["The text has 201 characters; the limit is 200. Shorten it.", True]
 
 
 def test_a_server_that_is_away_when_the_page_opens_is_asked_until_it_is_there(tmp_path: Path) -> None:

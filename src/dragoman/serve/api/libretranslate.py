@@ -1,4 +1,4 @@
-"""The LibreTranslate API, for its clients: plain text, models chosen by language."""
+"""The LibreTranslate API: plain text, with models chosen by language."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from dragoman.text.language_detection import Detected, detect_languages, detecti
 from dragoman.text.language_names import language_name
 from dragoman.translation.result import Translation
 
-TYPING_PAUSE: Final = 500  # milliseconds that LibreTranslate's own page waits after a key
+TYPING_PAUSE: Final = 500  # milliseconds that LibreTranslate's web page waits after a key press
 Body = TypeVar("Body", bound=BaseModel)
-MIN_CONFIDENCE: Final = 1.0  # percent; less likely languages are not worth listing
+MIN_CONFIDENCE: Final = 1.0  # percent; less likely languages are not listed
 
 
 class DetectRequest(BaseModel):
-    """A text whose language is wanted; other fields are ignored."""
+    """A text whose language is detected; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
     q: str = Field(description="A text.")
-    api_key: Any = Field("", description="The API token, if the server has one.")
+    api_key: Any = Field("", description="API token, if the server requires one.")
 
 
 class LibreTranslateRequest(BaseModel):
-    """A request of a LibreTranslate client; other fields are ignored."""
+    """A LibreTranslate request; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -59,8 +59,8 @@ class LibreTranslateRequest(BaseModel):
     source: str = Field(AUTO, description="Source language, or auto to detect it.")
     target: str = Field("", description="Target language.")
     format: Literal["text", "html"] = Field("text", description="text; HTML is not supported yet.")
-    alternatives: int = Field(0, ge=0, lt=MAX_BEAM, description="Number of alternative translations of each text.")
-    api_key: Any = Field("", description="The API token, if the server has one.")
+    alternatives: int = Field(0, ge=0, lt=MAX_BEAM, description="Number of alternative translations per text.")
+    api_key: Any = Field("", description="API token, if the server requires one.")
 
 
 class DetectedLanguage(BaseModel):
@@ -71,7 +71,7 @@ class DetectedLanguage(BaseModel):
 
     @classmethod
     def of(cls, detected: Detected) -> DetectedLanguage:
-        """In percent, as LibreTranslate has it."""
+        """Convert the confidence to percent, as LibreTranslate does."""
         return cls(language=detected.language, confidence=round(100 * detected.confidence, 1))
 
 
@@ -84,7 +84,7 @@ class LibreTranslateResponse(BaseModel):
 
 
 class Language(BaseModel):
-    """A language and the languages into which it is translated."""
+    """A language and its target languages."""
 
     code: str
     name: str
@@ -92,7 +92,7 @@ class Language(BaseModel):
 
 
 def libretranslate_router(service: Service) -> APIRouter:
-    """The routes that clients need."""
+    """The LibreTranslate routes that clients need."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
@@ -102,7 +102,7 @@ def libretranslate_router(service: Service) -> APIRouter:
         openapi_extra=body_schema(LibreTranslateRequest),
     )
     async def translate(request: Request) -> Response:
-        """Translate as LibreTranslate does; errors are {"error": "..."}, as its clients expect."""
+        """Translate with the fields of LibreTranslate; errors are {"error": "..."}."""
         form = await read_body(LibreTranslateRequest, request)
         check_token_field(request, form.api_key)
         if form.format == "html":
@@ -123,7 +123,7 @@ def libretranslate_router(service: Service) -> APIRouter:
 
     @router.post("/detect", responses=LIBRETRANSLATE_ERRORS, openapi_extra=body_schema(DetectRequest))
     async def detect(request: Request) -> list[DetectedLanguage]:
-        """The languages of a text, the most likely first, among those of the models where they are known."""
+        """Detect the language of a text among those of the models, the most likely first."""
         form = await read_body(DetectRequest, request)
         check_token_field(request, form.api_key)
         service.check_size([form.q])
@@ -133,7 +133,7 @@ def libretranslate_router(service: Service) -> APIRouter:
 
     @router.get("/languages", responses=LIBRETRANSLATE_GET_ERRORS)
     async def languages() -> list[Language]:
-        """The languages of the models, where they are known; a language that is only a target has no targets."""
+        """List the known languages of the models, each with its target languages."""
         pairs = served_pairs(service.models)
         return [
             Language(
@@ -146,7 +146,7 @@ def libretranslate_router(service: Service) -> APIRouter:
 
     @router.get("/frontend/settings", responses=LIBRETRANSLATE_GET_ERRORS)
     async def frontend_settings() -> dict[str, Any]:
-        """The settings that LibreTranslate's clients read: limits, and default languages."""
+        """Settings for LibreTranslate clients: limits and default languages."""
         pair = next(iter(served_pairs(service.models)), None)
         source, target = ("", "") if pair is None else (pair.source or AUTO, pair.target)
         detects = detection_available()
@@ -166,7 +166,7 @@ def libretranslate_router(service: Service) -> APIRouter:
 
     @router.post("/translate_file", include_in_schema=False)
     async def translate_file() -> None:
-        """Reject files, which LibreTranslate translates."""
+        """Reject file translation, which this server does not support."""
         message = "this server does not translate files; send their text to /translate, or use dragoman translate"
         raise RequestError(403, "unsupported_format", message)
 
@@ -174,18 +174,18 @@ def libretranslate_router(service: Service) -> APIRouter:
 
 
 def to_language(code: str) -> dict[str, str]:
-    """A language as LibreTranslate's settings have it."""
+    """A language in the format of LibreTranslate's settings."""
     return {"code": code, "name": language_name(code)}
 
 
 def body_schema(body: type[BaseModel]) -> dict[str, Any]:
-    """The description of a body that is JSON or a form."""
+    """The OpenAPI description of a body sent as JSON or as a form."""
     schema = body.model_json_schema()
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in ("application/json", FORM, MULTIPART)}}}
 
 
 async def models_for_request(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[ModelChoice]:
-    """The model for each text; without any language, the default model."""
+    """Choose the model for each text; without any language, the default model."""
     if form.source != AUTO:
         return [choose_model(service.models, form.source, form.target)] * len(texts)
     if form.target:
@@ -200,7 +200,7 @@ async def translate_texts(
     texts: Sequence[str],
     choices: Sequence[ModelChoice],
 ) -> list[Translation]:
-    """The translation of each text by its model, in order."""
+    """Translate each text with its model; return the translations in order."""
     found: dict[int, Translation] = {}
     for model, to in dict.fromkeys((choice.model, choice.to) for choice in choices):
         here = [i for i, choice in enumerate(choices) if (choice.model, choice.to) == (model, to)]
@@ -211,13 +211,13 @@ async def translate_texts(
 
 
 def batch_settings(service: Service, model: str, to: str | None, alternatives: int) -> BatchSettings:
-    """The settings of a request."""
+    """Batch settings for a model and a target language."""
     fields = {"text": "", "model": model, "n_best": alternatives + 1, "to": to}
     return service.batch_settings(TranslateRequest.model_validate(fields))
 
 
 def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
-    """The fields of a body, which is JSON or a form."""
+    """Parse a body sent as JSON or as a form."""
     fields: Any
     strict = not content_type.startswith((FORM, MULTIPART))  # everything in a form is text
     try:
@@ -228,7 +228,7 @@ def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
         else:
             fields = parse_request_json(body)
     except ValueError:  # invalid UTF-8, or not a form
-        message = 'the body is neither JSON nor a form without files; send {"q": "..."} as JSON, in UTF-8'
+        message = 'the body is neither valid JSON nor a form without files; send {"q": "..."} as JSON, in UTF-8'
         raise RequestError(400, "invalid_json", message) from None
     try:
         return kind.model_validate(fields, strict=strict)
@@ -238,7 +238,7 @@ def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
 
 
 async def read_body(kind: type[Body], request: Request) -> Body:
-    """The fields of a request's body."""
+    """Read and parse the body of a request."""
     parse = partial(parse_body, kind, request.headers.get("content-type", ""))
     found: Body = await in_thread(parse, await request.body())
     return found

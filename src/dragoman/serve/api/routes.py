@@ -1,4 +1,4 @@
-"""The routes of the API."""
+"""Routes of the HTTP API."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.service import Caller, Service
 from dragoman.text.language_detection import detection_available
 
-BYTES_PER_WEIGHT: Final = 7  # of attention in JSON
+BYTES_PER_WEIGHT: Final = 7  # of an attention weight in JSON
 
 
 def api_router(service: Service) -> APIRouter:
-    """The API of a service."""
+    """The routes of the HTTP API for a service."""
     router = APIRouter(route_class=BoundedRoute)
 
     @router.post("/v1/translate", responses=POST_ERRORS, response_model=TranslateResponse, tags=["translate"])
@@ -65,7 +65,7 @@ def api_router(service: Service) -> APIRouter:
 
     @router.get("/v1/models", responses=GET_ERRORS, tags=["server"])
     async def models() -> ModelList:
-        """The models of this server, the default first, and its limits."""
+        """List the models, the default first, and the server's limits."""
         return ModelList(
             models=[
                 ModelEntry(
@@ -105,22 +105,22 @@ def api_router(service: Service) -> APIRouter:
 
 
 def check_attention_text(text: str) -> None:
-    """Reject what is not one line, or too long for attention."""
+    """Reject texts that are not one line, or too long for attention."""
     if len(text) > MAX_ATTENTION_CHARACTERS:
-        limit = f"attention is for up to {MAX_ATTENTION_CHARACTERS:,} characters"
+        limit = f"attention supports up to {MAX_ATTENTION_CHARACTERS:,} characters"
         raise RequestError(413, "too_large", f"{limit}; got {len(text):,}; send one sentence")
     if not text.strip() or len(text.strip().splitlines()) > 1:
-        raise RequestError(422, "not_one_line", "attention is available for one line at a time; send one line")
+        raise RequestError(422, "not_one_line", "attention needs one line of text; send one line at a time")
 
 
 def only_language(languages: Iterable[str | None]) -> str | None:
-    """The language if there is exactly one."""
+    """The language if there is exactly one, else None."""
     found = set(languages)
     return found.pop() if len(found) == 1 else None
 
 
 def caller(request: Request) -> Caller:
-    """Who waits for the reply to a request."""
+    """The caller of a request."""
     return Caller(request.scope[DEADLINE], partial(wait_disconnected, request), request.scope.get(CLIENT, ""))
 
 

@@ -16,7 +16,7 @@ Alignment = list[tuple[int, int]]
 
 
 class RequestBody(BaseModel):
-    """A strict body: no unknown fields, no conversion of types."""
+    """A strict body: no unknown fields, no type conversion."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -33,12 +33,12 @@ class SamplingSettings(RequestBody):
 
 
 class SearchSettings(RequestBody):
-    """How to search for translations; the server has the defaults."""
+    """Search settings; omitted ones have the server's defaults."""
 
-    model: str | None = Field(None, description="A model of /v1/models; the first by default.")
+    model: str | None = Field(None, description="Name of a model in /v1/models; the first by default.")
     to: str | None = Field(None, description="Target language, for a model with several.")
     beam: int | None = Field(
-        None, ge=1, le=MAX_BEAM, description="Beam size; 1 is greedy search. At most the max_beam of /v1/models."
+        None, ge=1, le=MAX_BEAM, description="Beam size, up to max_beam in /v1/models; 1 is greedy search."
     )
     length_penalty: float = Field(
         Search.length_penalty,
@@ -48,15 +48,15 @@ class SearchSettings(RequestBody):
         description="Length-penalty exponent (0 ranks by probability alone).",
     )
     extra_length: int = Field(
-        Search.extra_length, ge=0, le=MAX_LENGTH_TOKENS, description="Maximum tokens beyond the length of the source."
+        Search.extra_length, ge=0, le=MAX_LENGTH_TOKENS, description="Maximum output tokens beyond the source length."
     )
-    max_length: int | None = Field(None, ge=1, description="Maximum tokens.")
-    min_length: int = Field(0, ge=0, le=MAX_LENGTH_TOKENS, description="Minimum tokens.")
+    max_length: int | None = Field(None, ge=1, description="Maximum output tokens.")
+    min_length: int = Field(0, ge=0, le=MAX_LENGTH_TOKENS, description="Minimum output tokens.")
     no_repeat: int = Field(0, ge=0, le=MAX_TOKENS, description="Never repeat an n-gram of this size; 0 allows it.")
 
 
 class TranslateRequest(SearchSettings):
-    """Texts to translate. Lines keep their breaks and indentation."""
+    """Texts to translate. Line breaks and indentation are preserved."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"text": "every Monday"}, {"text": ["every Monday", "at half past seven"]}]}
@@ -70,7 +70,7 @@ class TranslateRequest(SearchSettings):
         ge=1,
         le=MAX_BEAM,
         validation_alias=AliasChoices("n_best", "nbest"),
-        description="Number of translations of each text, best first; also called nbest.",
+        description="Number of translations per text, best first; nbest is accepted too.",
     )
     sampling: SamplingSettings | None = Field(None, description="Sample instead of searching; {} for the defaults.")
     require: Annotated[list[str | list[str]], Field(max_length=MAX_REQUIRED)] = Field(
@@ -80,17 +80,17 @@ class TranslateRequest(SearchSettings):
         default=[], description="Phrases that no translation may contain."
     )
     terms: Annotated[dict[str, str | list[str]], Field(max_length=MAX_TERMS)] = Field(
-        default={}, description="Source phrases, with what the translation of a sentence with them must contain."
+        default={}, description="Terminology: source phrases, each with the phrase or phrases that may translate it."
     )
     scores: bool = Field(False, description="Include scores in the response.")
-    alignments: bool = Field(False, description="Include pairs of aligned words [source, target] in the response.")
+    alignments: bool = Field(False, description="Include word alignments, pairs [source, target], in the response.")
 
 
 class Alternative(BaseModel):
     """One translation of a text."""
 
     text: str
-    score: float | None = Field(None, description="log P / lp, by which translations are ranked; with `scores`.")
+    score: float | None = Field(None, description="Score that ranks translations, log P / lp; with `scores`.")
     confidence: float | None = Field(
         None,
         description="Geometric mean of the tokens' probabilities, at most 0.1 for degenerate text; with `scores`.",
@@ -119,9 +119,9 @@ class ModelEntry(BaseModel):
 
     name: str
     source: str | None = Field(description="Source language, if known.")
-    target: str | None = Field(description="Target language, if known and only one.")
-    targets: list[str] = Field(description="Target languages of a model with several; requests name one as `to`.")
-    engine: str = Field(description="Engine, such as: native engine, int8, on cpu, 2 threads.")
+    target: str | None = Field(description="Target language, if known and there is only one.")
+    targets: list[str] = Field(description="Target languages of a model with several; requests choose one with `to`.")
+    engine: str = Field(description="Engine, precision, device and threads.")
     attention: bool = Field(description="Whether alignments and /v1/attention are available.")
 
 
@@ -142,7 +142,7 @@ class AttentionRequest(SearchSettings):
 
     text: str
     translation: str | None = Field(
-        None, description="Its translation, to skip the search; a text that is translated in parts is still searched."
+        None, description="A given translation: no search is needed, unless the text is translated in parts."
     )
 
 
@@ -150,7 +150,7 @@ class AttentionWord(BaseModel):
     """A word: its offsets in the text, and its tokens."""
 
     text: str
-    start: int | None = Field(description="Index of its first character; null if the text does not contain it as is.")
+    start: int | None = Field(description="Offset of its first character; null if it is not in the text verbatim.")
     end: int | None
     tokens: list[int]
 
@@ -199,22 +199,22 @@ class LibreTranslateError(BaseModel):
 
 
 STATUSES: Final = {
-    400: "The body is not JSON, or the headers contradict each other.",
-    401: "The server needs an API token.",
+    400: "The body is not valid JSON, or headers conflict.",
+    401: "A valid API token is required.",
     404: "No such model.",
     408: "The body arrived too slowly.",
-    413: "The text is too long, or the request costs too much.",
-    421: "The server does not answer to the name in the header Host.",
+    413: "The text is too long, or the request is too expensive.",
+    421: "The host name in the Host header is not allowed.",
     422: "A field is invalid.",
-    429: "Too many requests at once; see the header Retry-After.",
-    501: "Languages cannot be detected here.",
+    429: "Too many open requests; see the Retry-After header.",
+    501: "Language detection is not available.",
     503: "The server is shutting down, or out of memory.",
-    504: "The deadline has passed.",
+    504: "The translation was not ready in time.",
 }
 
 
 def error_responses(model: type[BaseModel], statuses: Iterable[int]) -> dict[int | str, dict[str, Any]]:
-    """The errors of a route, for its description."""
+    """The errors of a route, for OpenAPI."""
     return {status: {"model": model, "description": STATUSES[status]} for status in statuses}
 
 
@@ -246,7 +246,7 @@ def translation_fields(translation: Translation, scores: bool, alignments: bool,
 
 
 def attention_fields(model: str, source: str, translation: Translation) -> dict[str, Any]:
-    """Both sides in words and tokens; the weights between the tokens are sent row by row."""
+    """The words and tokens of both sides; the weights are sent row by row."""
     return {
         "model": model,
         "source": locate_words(source, translation.source_tokens).model_dump(),
@@ -263,7 +263,7 @@ def attention_rows(translation: Translation) -> Iterator[list[float]]:
 def locate_words(text: str, tokens: Sequence[str]) -> AttentionSide:
     """The visible words of a text with their offsets, searched from left to right.
 
-    A word that the tokenizer writes differently from the text has no offsets; the words after it still have theirs.
+    A word that the tokenizer spells differently from the text has no offsets.
     """
     words, cursor = [], 0
     for word in (word for word in Side.from_tokens(tokens).words if word.visible):

@@ -1,4 +1,4 @@
-"""Who may use the server: names in `Host`, API tokens, and what counts as one client."""
+"""Access control: allowed hosts, API tokens, and the identity of clients."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from dragoman.serve.errors import RequestError
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS: Final = ("0.0.0.0", "::")
-OPEN_PATHS: Final = ("/health", "/ready")  # for probes, which have no token
-BODY_TOKEN_PATHS: Final = ("/translate", "/detect")  # LibreTranslate's clients send the token as `api_key`
-CHECK_KEY: Final = "dragoman.check_token_field"  # key of a request's scope: checks the `api_key` of its body
+OPEN_PATHS: Final = ("/health", "/ready")  # probes send no token
+BODY_TOKEN_PATHS: Final = ("/translate", "/detect")  # LibreTranslate clients send the token in the body
+CHECK_KEY: Final = "dragoman.check_token_field"  # scope key: a function that checks the `api_key` of a body
 
 
 class Access:
-    """The allow-list of hosts and the API tokens of a server."""
+    """Allowed hosts and API tokens of a server."""
 
     def __init__(self, hosts: Iterable[str] | None = None, tokens: Iterable[str] = ()) -> None:
         self.hosts = None if hosts is None else {host.lower() for host in hosts}
         self.tokens = [token.encode() for token in tokens]
 
     def client(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> str:
-        """What limits per client go by: the token if there are several, else the address."""
+        """Identify the client for per-client limits: by token if there are several, else by address."""
         if len(self.tokens) > 1 and (number := self._token_number(headers)) is not None:
             return f"token {number}"
         return str((scope.get("client") or ("",))[0])
 
     def check(self, path: str, headers: Mapping[bytes, bytes]) -> RequestError | None:
-        """What is wrong with the host or the token of a request, if anything."""
+        """The error for the host or the token of a request, or None."""
         host = headers.get(b"host")
         if host is not None and not self.allows_host(host.decode("latin-1")):
-            message = "this server does not answer to the name in the header Host; start it with --allowed-host NAME"
+            message = "the host name in the Host header is not allowed; restart the server with --allowed-host NAME"
             return RequestError(421, "host_not_allowed", message)
         if not self.tokens or path in OPEN_PATHS or self._token_number(headers) is not None:
             return None
         return None if path in BODY_TOKEN_PATHS and b"authorization" not in headers else unauthorized()
 
     def allows_host(self, host: str) -> bool:
-        """Whether the server answers to a name: a web page of another name must not reach it (DNS rebinding)."""
+        """Whether a Host header is allowed; rejecting other names prevents DNS rebinding."""
         if self.hosts is None or "*" in self.hosts:
             return True
         name = host_name(host)
@@ -53,7 +53,7 @@ class Access:
         return not self.hosts.isdisjoint(ANY_ADDRESS) and is_address(name)
 
     def check_token_field(self, headers: Mapping[bytes, bytes], key: object) -> None:
-        """Raise unless a request has the token in its header or its body."""
+        """Raise unless the header or the body has a valid token."""
         if self.tokens and self._token_number(headers) is None:
             given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
             if not any(hmac.compare_digest(given, token) for token in self.tokens):
@@ -66,19 +66,19 @@ class Access:
 
 
 def check_token_field(request: Request, key: object) -> None:
-    """Raise unless a LibreTranslate request may be answered: its token may be in the body."""
+    """Check the token of a LibreTranslate request, which may be in its body."""
     if CHECK_KEY in request.scope:
         request.scope[CHECK_KEY](key)
 
 
 def unauthorized() -> RequestError:
-    """The request has no valid token."""
+    """The error for a missing or invalid token."""
     message = "this server needs an API token; send the header Authorization: Bearer TOKEN"
     return RequestError(401, "unauthorized", message)
 
 
 def given_token(authorization: bytes) -> bytes:
-    """The token of a header: Bearer TOKEN, or the password of Basic, which browsers ask for."""
+    """The token of an Authorization header: Bearer TOKEN, or the password of Basic, for which browsers prompt."""
     scheme, _, value = authorization.strip().partition(b" ")
     if scheme.lower() == b"bearer":
         return value.strip()

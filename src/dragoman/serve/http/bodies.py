@@ -1,4 +1,4 @@
-"""Request bodies: JSON and forms, with bounded structure, parsed beside the event loop if they are large."""
+"""Parse request bodies, JSON and forms, with bounded structure; large ones are parsed off the event loop."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from dragoman.serve.offload import offload
 
 FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
-LARGE_BODY_BYTES: Final = 1 << 16  # from here on bodies are parsed in a thread
-MAX_STRINGS: Final = MAX_TEXTS + 4 * MAX_TERMS  # in a body: texts, phrases and names of fields
-MAX_STRUCTURE: Final = (1 << 16, 64)  # bytes outside strings, and more for each string: indentation, numbers
-MAX_FIELDS: Final = 100  # of an object; `terms` is bounded by its own limit
-MAX_PARTS: Final = 100  # of a form in several parts
+LARGE_BODY_BYTES: Final = 1 << 16  # larger bodies are parsed in a thread
+MAX_STRINGS: Final = MAX_TEXTS + 4 * MAX_TERMS  # per body: texts, phrases and field names
+MAX_STRUCTURE: Final = (1 << 16, 64)  # bytes outside strings, plus some per string: indentation, numbers
+MAX_FIELDS: Final = 100  # per object; `terms` has its own limit
+MAX_PARTS: Final = 100  # per multipart form
 MAX_PART_HEADERS: Final = 4_096  # bytes
 
 
 class BoundedRoute(APIRoute):
-    """A route that rejects bodies of too many fields or entries before they are parsed."""
+    """A route that rejects bodies with too many fields or entries before parsing them."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler of a request whose JSON is already parsed."""
+        """Wrap the handler: JSON is parsed here, within bounds, instead of by FastAPI."""
         handle = super().get_route_handler()
 
         async def handle_bounded(request: Request) -> Response:
             if is_json(request.headers.get("content-type", "")):
                 body = await request.body()
                 if body:
-                    request._json = await in_thread(parse_request_json, body)  # where Request.json() looks first
+                    request._json = await in_thread(parse_request_json, body)  # Request.json() returns this
             return await handle(request)
 
         return handle_bounded
 
 
 async def in_thread(parse: Callable[[bytes], Any], body: bytes) -> Any:
-    """The parsed body; a large one is parsed in a thread, to keep the event loop responsive."""
+    """Parse a body; a large one in a thread, to keep the event loop responsive."""
     return parse(body) if len(body) < LARGE_BODY_BYTES else await offload(parse, body)
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a body is said to be JSON."""
+    """Whether a content type is JSON."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def parse_request_json(body: bytes) -> Any:
-    """The value of a JSON body; reject too much structure, which would take seconds and gigabytes to parse."""
+    """Parse a JSON body; reject structure that would take seconds and gigabytes to parse."""
     check_structure(body)
     try:
         found = json.loads(body)
@@ -64,27 +64,27 @@ def parse_request_json(body: bytes) -> Any:
         message = f'the body is not valid JSON{reason}; send an object such as {{"text": "..."}} in UTF-8'
         raise RequestError(400, "invalid_json", message) from None
     if isinstance(found, dict) and len(found) > MAX_FIELDS:
-        raise RequestError(413, "too_large", f"the body has {len(found):,} fields; see /docs for those that there are")
+        raise RequestError(413, "too_large", f"the body has {len(found):,} fields; /docs lists the supported ones")
     return found
 
 
 def check_structure(body: bytes) -> None:
-    """Reject JSON with too many strings, or too much besides strings; every step is one pass in C."""
+    """Reject JSON with too many strings, or too much outside strings; each step is one pass in C."""
     if len(body) < MAX_STRUCTURE[0] or body.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16 is not accepted anyway
         return
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
     strings = plain.count(b'"') // 2
     if strings > MAX_STRINGS:
-        message = f"the body has {strings:,} names and strings; send at most {MAX_STRINGS:,} at a time"
+        message = f"the body has {strings:,} strings and field names; send at most {MAX_STRINGS:,} at a time"
         raise RequestError(413, "too_large", message)
     outside = sum(map(len, plain.split(b'"')[::2]))
     if outside > MAX_STRUCTURE[0] + MAX_STRUCTURE[1] * strings:
-        message = f"the body has {outside:,} bytes besides its strings; send texts as strings, in fewer entries"
+        message = f"the body has {outside:,} bytes outside strings; send texts as strings, in fewer entries"
         raise RequestError(413, "too_large", message)
 
 
 def parse_form(body: bytes) -> dict[str, Any]:
-    """The fields of a form; a field that comes several times is a list."""
+    """Parse a URL-encoded form; a repeated field becomes a list."""
     sent = parse_qs(
         body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_TEXTS + MAX_FIELDS
     )
@@ -92,7 +92,7 @@ def parse_form(body: bytes) -> dict[str, Any]:
 
 
 def parse_multipart(body: bytes, content_type: str) -> dict[str, Any]:
-    """The fields of a form such as a browser's FormData; raise ValueError where it holds a file, or is not a form."""
+    """Parse a multipart form, such as a browser's FormData; raise ValueError for files and malformed forms."""
     header = Message()
     header["Content-Type"] = content_type
     boundary = header.get_boundary()

@@ -1,4 +1,4 @@
-"""Connections: a cap on their number, time limits for heads and slow readers, and room when descriptors run out."""
+"""Connections: a cap, timeouts for request heads and slow readers, and eviction when file descriptors run out."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEAD_SECONDS: Final = 10.0  # for the head of a request, from the first byte or the start of the connection
-WRITE_SECONDS: Final = 20.0  # that a client may take to read anything of a reply
+HEAD_SECONDS: Final = 10.0  # to receive a request head, from its first byte or from the start of the connection
+WRITE_SECONDS: Final = 20.0  # without progress, after which a client that does not read its reply is disconnected
 MAX_CONNECTIONS: Final = 4_096
-RESERVED_DESCRIPTORS: Final = 64  # of the process, for everything that is not a connection
-LOG_SECONDS: Final = 60.0  # between two lines about the same shortage
-EVICTED, EVICT_SECONDS = 8, 1.0  # connections without a request that are closed in a shortage, and how often
+RESERVED_DESCRIPTORS: Final = 64  # for everything that is not a connection
+LOG_SECONDS: Final = 60.0  # between log lines about the same shortage
+EVICTED, EVICT_SECONDS = 8, 1.0  # in a shortage, close this many idle connections at most this often
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 logger = logging.getLogger("dragoman.serve")
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files as far as allowed; return the number of connections that fit."""
+    """Raise the soft limit on open files as far as allowed; return the number of connections that fit."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -33,7 +33,7 @@ def raise_descriptor_limit() -> int:
     wanted = MAX_CONNECTIONS + RESERVED_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         new = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with contextlib.suppress(OSError, ValueError):  # a system that allows less
+        with contextlib.suppress(OSError, ValueError):  # the system allows less
             resource.setrlimit(resource.RLIMIT_NOFILE, (new, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else soft - RESERVED_DESCRIPTORS
@@ -41,7 +41,7 @@ def raise_descriptor_limit() -> int:
 
 
 class Connection(H11Protocol):
-    """A connection with time limits. At the cap, idle ones make room, those of the client with the most first."""
+    """A connection with timeouts. At the cap, an idle connection of the client with the most is evicted."""
 
     max_connections = MAX_CONNECTIONS
     head_seconds = HEAD_SECONDS
@@ -63,7 +63,7 @@ class Connection(H11Protocol):
         return self.client[0] if self.client else ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit a connection, in place of an idle one if there are too many."""
+        """Accept a connection; at the cap, evict an idle one, or reject this one."""
         super().connection_made(transport)
         others = self.connections - {self}
         if len(others) >= self.max_connections and not evict_idle(others, 1):
@@ -72,13 +72,13 @@ class Connection(H11Protocol):
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Cancel the timers."""
         self._cancel_timers()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        """Time the head of a request from its first byte."""
+        """Start the head timeout at the first byte of a request."""
         if self.idle and self.head_timer is None:
             self._wait_for_head()
         super().data_received(data)
@@ -87,7 +87,7 @@ class Connection(H11Protocol):
             self.head_timer = None
 
     def on_response_complete(self) -> None:
-        """Limit the time for what is left: the rest of a body, or of a reply."""
+        """Limit the time for the rest of the request body or of the reply."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._limit_flush()
@@ -95,25 +95,25 @@ class Connection(H11Protocol):
             self._wait_for_head()
 
     def eof_received(self) -> None:
-        """Close the connection of a client that sends no more: it may have left, and HTTP clients wait for replies."""
+        """Close the connection when the client closes its side: most such clients are gone."""
         super().eof_received()
         self._limit_flush()
 
     def pause_writing(self) -> None:
-        """The client does not read: give it some time."""
+        """Start the write timeout: the client does not read."""
         super().pause_writing()
         if self.write_timer is None:
             self.write_timer = self.loop.call_later(self.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Cancel the write timeout: the client reads again."""
         super().resume_writing()
         if self.write_timer is not None:
             self.write_timer.cancel()
             self.write_timer = None
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; one whose client has not read its last reply is aborted."""
+        """Close an idle connection; abort it if the client has not read its last reply."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
@@ -139,7 +139,7 @@ class Connection(H11Protocol):
 
 
 def evict_idle(connections: Any, count: int) -> int:
-    """Close so many idle connections, of the clients with the most connections first; return how many there were."""
+    """Close up to `count` idle connections, of the clients with the most first; return how many were closed."""
     counts = Counter(one.address for one in connections)
     idle = sorted(
         (one for one in connections if one.idle), key=lambda one: (one.cycle is not None, -counts[one.address])
@@ -150,7 +150,7 @@ def evict_idle(connections: Any, count: int) -> int:
 
 
 class ShortageHandler:
-    """Handles errors of the event loop: a shortage of descriptors is one line a minute, and idle connections go."""
+    """Exception handler of the event loop; when descriptors run out, log once a minute and evict idle connections."""
 
     def __init__(self, connections: Any) -> None:
         self.connections, self.logged, self.evicted = connections, -LOG_SECONDS, 0.0
@@ -169,4 +169,4 @@ class ShortageHandler:
             evict_idle([one for one in self.connections if one.cycle is None], EVICTED)
         if now - self.logged >= LOG_SECONDS:
             self.logged = now
-            logger.error("cannot accept connections: %s; raise the limit of open files (ulimit -n)", error.strerror)
+            logger.error("cannot accept connections: %s; raise the limit on open files (ulimit -n)", error.strerror)

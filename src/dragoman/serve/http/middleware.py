@@ -1,4 +1,4 @@
-"""ASGI middleware: access, admission, size and pace of bodies, security headers, access log and request metrics."""
+"""ASGI middleware: access control, admission, limits on bodies, security headers, access log and request metrics."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from dragoman.serve.limits import (
 )
 from dragoman.serve.metrics import ServerMetrics
 
-DEADLINE: Final = "dragoman.deadline"  # key of a request's scope: the event loop's time by which it must be answered
-CLIENT: Final = "dragoman.client"  # key of a request's scope: what limits per client and turns go by
+DEADLINE: Final = "dragoman.deadline"  # scope key: the deadline, in the event loop's time
+CLIENT: Final = "dragoman.client"  # scope key: the client, for per-client limits and fair scheduling
 HEADERS: Final = (
     (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
-CLIENT_CLOSED_REQUEST: Final = 499  # status in log and metrics if the client disconnected first
+CLIENT_CLOSED_REQUEST: Final = 499  # logged status of a client that disconnected before the reply
 logger = logging.getLogger("dragoman.serve")
 Log = Callable[[str, str, int, float], None]  # method, path, status, seconds
 
 
 class ClientDisconnected(Exception):  # noqa: N818  # an event, not an error
-    """The client disconnected while its body was read."""
+    """The client disconnected while sending its body."""
 
 
 class Middleware:
-    """Wraps an ASGI application.
+    """Wrap an ASGI application.
 
-    Bodies are read here, before anything is parsed, up to the size limit and the deadline, and must keep a pace. A
-    request counts as open from its first byte to its last, which bounds the memory; each client has a share.
+    Bodies are read here, before they are parsed, with limits on size and time. A request counts as open from its first
+    byte until its reply is sent. The number of open requests is limited, in total and per client; this bounds memory.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Middleware:
     ) -> None:
         self.app, self.limits, self.metrics, self.log, self.paths = app, limits, metrics, log, paths
         self.max_bytes = limits.max_bytes
-        self.root_path = root_path  # a proxy may strip it from the paths, or not
+        self.root_path = root_path  # proxies may or may not strip it from paths
         self.access, self.body_seconds = access or Access(), body_seconds
         self.open_requests = 0
         self.open_by_client: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class Middleware:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -105,11 +105,11 @@ class Middleware:
             self.log(scope["method"] if path != "other" else "?", path, status, seconds)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> RequestError | None:
-        """What is wrong with the head of a request, if anything."""
+        """The error for the headers of a request, or None."""
         scope[CLIENT] = self.access.client(scope, headers)
         scope[CHECK_KEY] = partial(self.access.check_token_field, headers)
         if b"content-length" in headers and b"transfer-encoding" in headers:
-            message = "a request has either Content-Length or Transfer-Encoding; send one of them"
+            message = "the request has both Content-Length and Transfer-Encoding; send only one of them"
             return RequestError(400, "conflicting_headers", message)
         return self.access.check(own_path(scope), headers)
 
@@ -120,7 +120,8 @@ class Middleware:
             await self._reject(self._overloaded(), scope, receive, send)
             return
         if client and self.open_by_client[client] >= (self.limits.max_client_requests or 0):
-            message = f"you have {self.open_by_client[client]} open requests, the limit of one client; wait for replies"
+            limit = f"you have {self.open_by_client[client]} open requests, the maximum per client"
+            message = f"{limit}; wait for a reply before you send more"
             await self._reject(RequestError(429, "too_many_requests", message, 1), scope, receive, send)
             return
         self.open_requests += 1
@@ -131,8 +132,9 @@ class Middleware:
                 await self._read(body, scope, receive)
             except TimeoutError:
                 message = (
-                    f"the body arrives too slowly: {len(body.data):,} bytes; {self.body_seconds:g} seconds are "
-                    f"allowed, and one more for each {BODY_BYTES_PER_SECOND:,} bytes, up to {self.limits.timeout:g}"
+                    f"the body arrived too slowly: {len(body.data):,} bytes so far; the limit is {self.body_seconds:g} "
+                    f"seconds plus one per {BODY_BYTES_PER_SECOND:,} bytes, at most {self.limits.timeout:g}; "
+                    "send smaller requests"
                 )
                 await self._reject(RequestError(408, "body_timeout", message), scope, receive, send)
                 return
@@ -148,7 +150,7 @@ class Middleware:
             self.large_body_bytes -= body.counted
 
     async def _read(self, body: RequestBuffer, scope: Scope, receive: Receive) -> None:
-        """Read the whole body; raise as soon as it is known to be too large, or too slow."""
+        """Read the whole body; raise as soon as it is too large or too slow."""
         start = asyncio.get_running_loop().time() + self.body_seconds
         length = dict(scope["headers"]).get(b"content-length", b"0")
         self._count(body, int(length) if length.isdigit() else 0)
@@ -166,7 +168,7 @@ class Middleware:
     def _count(self, body: RequestBuffer, size: int) -> None:
         if size > self.max_bytes:
             limit = f"this server accepts {self.limits.max_characters:,} characters per request"
-            message = f"the body is too large; {limit}: send the text in several requests"
+            message = f"the body is too large; {limit}; send the text in several requests"
             raise RequestError(413, "too_large", message)
         more = size - body.counted if size > SMALL_BODY_BYTES else 0
         if more > 0:
@@ -176,7 +178,7 @@ class Middleware:
             self.large_body_bytes += more
 
     def _overloaded(self) -> RequestError:
-        return RequestError(429, "too_many_requests", "the server is at its limit; try again in a moment", 1)
+        return RequestError(429, "too_many_requests", "the server is at capacity; try again in a moment", 1)
 
     async def _reject(self, error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
         response = error.response(scope["path"])
@@ -185,14 +187,14 @@ class Middleware:
 
 
 class RequestBuffer:
-    """The body read so far, and how much of it counts as a large body."""
+    """A body being read, and how many of its bytes count towards the memory of large bodies."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.counted = 0
 
     def replay(self, receive: Receive) -> Receive:
-        """Return the body as one message, and then what else arrives."""
+        """A `receive` that returns the body as one message, then further messages."""
         replayed = False
 
         async def receive_again() -> Message:
@@ -214,13 +216,13 @@ def log_error(error: BaseException) -> None:
 
 
 def own_path(scope: Scope) -> str:
-    """The path of a request, without the prefix of a proxy."""
+    """The path of a request, without the proxy's prefix."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     return path.removeprefix(root) if root and path.startswith(root + "/") else path
 
 
 def known_path(scope: Scope, paths: Collection[str]) -> str:
-    """The path of a request if it is one of the server's, else "other": log and metrics contain no unknown paths."""
+    """The path of a request if the server has it, else "other": logs and metrics contain no text of clients."""
     path = own_path(scope)
     return path if path in paths else "other"

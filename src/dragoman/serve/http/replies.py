@@ -1,4 +1,4 @@
-"""Replies as JSON: small ones at once, large ones in pieces, built in threads and streamed."""
+"""JSON replies: small ones at once, large ones streamed in chunks that are built off the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from dragoman.serve.offload import offload
 
-LARGE_REPLY_BYTES: Final = 1 << 16  # about; from here on a reply is streamed
+LARGE_REPLY_BYTES: Final = 1 << 16  # approximately; larger replies are streamed
 JSON: Final = "application/json"
 
 
@@ -21,7 +21,7 @@ def to_json(value: Any) -> str:
 
 
 def json_reply(parts: Iterable[str], large: bool) -> Response:
-    """A reply of JSON in parts; a large one is built while it is sent."""
+    """A JSON response from its parts; a large one is built while it is sent."""
     if not large:
         return Response("".join(parts).encode(), media_type=JSON)
     return StreamingResponse(offloaded_chunks(parts), media_type=JSON)
@@ -48,7 +48,7 @@ def to_chunks(parts: Iterable[str]) -> Iterator[bytes]:
 
 
 def json_object(fields: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of an object: lists and iterators are written entry by entry."""
+    """The JSON of an object, in parts; lists and iterators are written entry by entry."""
     before = "{"
     for name, value in fields.items():
         yield f"{before}{to_json(name)}:"

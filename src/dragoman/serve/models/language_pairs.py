@@ -1,4 +1,4 @@
-"""Choose the model for the languages of a request; detect the source language where it is not given."""
+"""Choose a model by language; detect the source language if it is not given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Models = Mapping[str, ServedModel]
 
 
 class ServedPair(NamedTuple):
-    """A language pair of a model; a source of None may be any language."""
+    """A language pair of a model; a source of None means any language."""
 
     model: ServedModel
     source: str | None
@@ -26,7 +26,7 @@ class ServedPair(NamedTuple):
 
 
 class ModelChoice(NamedTuple):
-    """The model for a text, its target language where it has several, and the detected source language."""
+    """The model for a text, the target language if the model has several, and the detected source language."""
 
     model: str
     to: str | None
@@ -45,7 +45,7 @@ def served_languages(models: Models) -> list[str]:
 
 
 def choose_model(models: Models, source: str, target: str) -> ModelChoice:
-    """The first model for a language pair; without a target the first for the source. Reject unknown pairs."""
+    """Choose the first model for a language pair, or for a source if there is no target; reject unknown pairs."""
     pair = next(matching_pairs(models, source, target), None)
     if pair is None:
         raise no_model_error(models, source, target)
@@ -53,7 +53,7 @@ def choose_model(models: Models, source: str, target: str) -> ModelChoice:
 
 
 def choose_models(models: Models, texts: Sequence[str], target: str) -> list[ModelChoice]:
-    """The model for each text by its detected language, among the models that translate into `target`."""
+    """Choose the model for each text by its detected language, among the models that translate into `target`."""
     pairs = list(matching_pairs(models, None, target))
     if not pairs:
         raise no_model_error(models, AUTO, target)
@@ -62,21 +62,21 @@ def choose_models(models: Models, texts: Sequence[str], target: str) -> list[Mod
 
 
 def detect_source(models: Models, pairs: Sequence[ServedPair], text: str) -> ModelChoice:
-    """The pair whose source language is the most likely one of a text."""
+    """Choose the pair whose source language is the most likely one for a text."""
     by_source = {pair.source: pair for pair in reversed(pairs)}
     languages = None if None in by_source else served_languages(models)
     ranked = detect_languages(text, languages)
     detected = next((one for one in ranked if one.language in by_source or None in by_source), None)
-    if detected is None:  # languages that cannot be detected
+    if detected is None:  # the detector knows none of them
         return to_choice(pairs[0], Detected(pairs[0].source or AUTO, 0.0))
     pair = by_source[detected.language if detected.language in by_source else None]
     return to_choice(pair, detected)
 
 
 def matching_pairs(models: Models, source: str | None, target: str) -> Iterator[ServedPair]:
-    """The pairs of a source (None for any) and a target ("" for any): with the same codes, then with the same language.
+    """Pairs that match a source (None for any) and a target ("" for any).
 
-    Models that may read any source come last.
+    Pairs with the same codes come first, then those with the same languages, then models that accept any source.
     """
     pairs = served_pairs(models)
     for same in (str.__eq__, same_language):
@@ -88,12 +88,12 @@ def matching_pairs(models: Models, source: str | None, target: str) -> Iterator[
 
 
 def same_language(one: str, other: str) -> bool:
-    """Whether two codes are of one language and script, as pt_BR and pt, deu and de, zh-Hans and zh."""
+    """Whether two codes name the same language and script, such as pt_BR and pt, deu and de, zh-Hans and zh."""
     return language_and_script(one) == language_and_script(other)
 
 
 def language_and_script(code: str) -> tuple[str, ...]:
-    """The language of a code, and its script where it is not the usual one."""
+    """The language of a code, and its script unless that is the default."""
     language, *subtags = re.split("[-_]", code.lower())
     scripts = [subtag for subtag in subtags if len(subtag) == 4 and subtag.isalpha()]
     language = TO_TWO_LETTERS.get(language, language)
@@ -101,12 +101,12 @@ def language_and_script(code: str) -> tuple[str, ...]:
 
 
 def to_choice(pair: ServedPair, detected: Detected | None = None) -> ModelChoice:
-    """A pair as a choice: only a model with several target languages needs one."""
+    """Convert a pair to a choice; only a model with several target languages needs `to`."""
     return ModelChoice(pair.model.name, pair.target if pair.model.targets else None, detected)
 
 
 def no_model_error(models: Models, source: str, target: str) -> RequestError:
-    """No model has this pair; say which there are, and which models have unknown languages."""
+    """The error for a pair that no model has; it lists the available pairs and a model with unknown languages."""
     known = sorted({f"{pair.source or AUTO} to {pair.target}" for pair in served_pairs(models)})
     unknown = [name for name, model in models.items() if not model.pairs]
     parts = [f"no model translates {source} to {target or '?'}"]

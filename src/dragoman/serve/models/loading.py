@@ -24,7 +24,7 @@ SUBTAGS = "(?:_(?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"  # a script and a region, 
 
 
 def model_directories(models: Sequence[str]) -> dict[str, Path]:
-    """The directory of each model by its name: NAME=DIRECTORY, or the name of the directory."""
+    """Map names to directories; each argument is NAME=DIRECTORY, or a directory or model name."""
     found: dict[str, Path] = {}
     for model in models:
         name, equals, location = model.partition("=")
@@ -47,7 +47,7 @@ def load_served_model(
 ) -> ServedModel:
     """Load a model and warm it up, so the first request is as fast as the next.
 
-    `languages` are the source and target language, by default those of the name or of the model.
+    `languages` is the pair (source, target); by default it comes from the name or from the model.
     """
     given, sources = languages is not None, read_info(directory).source_languages
     languages = languages or model_languages(name, directory)
@@ -84,7 +84,7 @@ def load_served_model(
 
 
 def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:
-    """Whether a model has attention between tokens; trying it also loads what computes it."""
+    """Whether a model has attention between tokens; the test also loads the engine for it."""
     try:
         translator.translate(WARM_UP, search=search, alignment=True, attention=True, to=to)
     except SearchError:  # a model without attention between tokens
@@ -93,9 +93,9 @@ def has_attention(translator: Translator, search: Search, to: str | None = None)
 
 
 def load_other_engines(translator: Translator, search: Search, to: str | None = None) -> None:
-    """Load the engines for sampling and constraints: later, the files may be gone, or another model's."""
+    """Load the engines for sampling and constraints now: the files may be deleted or replaced later."""
     for options in ({"search": replace(search, sampling=Sampling())}, {"search": search, "avoid": ["\N{SNOWMAN}"]}):
-        with suppress(SearchError):  # an engine that was chosen may not support them
+        with suppress(SearchError):  # the chosen engine may not support them
             translator.translate(WARM_UP, to=to, **options)
 
 
@@ -108,17 +108,17 @@ def preferred_batch(model: ServedModel, beam: int) -> int:
 
 
 def model_languages(name: str, directory: Path) -> tuple[str, str] | None:
-    """The source and target language: from a name such as en-de, or from the model.
+    """The source and target language, from a name such as en-de or from the model.
 
-    A chosen name comes first. The name of the directory may be a pair by accident, such as my-new (Burmese and
-    Newari), so there the model's own languages come first.
+    A given name takes precedence over the model. The name of a directory does not: it may look like a pair by
+    accident, such as my-new (Burmese and Newari).
     """
     from_name, from_model = parse_language_pair(name), read_info(directory).language_pair
     return from_model or from_name if name == model_name(directory) else from_name or from_model
 
 
 def parse_languages(pair: str) -> tuple[str, str]:
-    """The source and target language of an option such as en-es."""
+    """Parse the value of --languages, such as en-es."""
     found = parse_language_pair(pair)
     if found is None:
         message = f"--languages must be a source and a target language, such as en-es; got {pair!r}"
@@ -127,11 +127,11 @@ def parse_languages(pair: str) -> tuple[str, str]:
 
 
 def parse_language_pair(name: str) -> tuple[str, str] | None:
-    """The languages of a name such as en-de, deu-eng or pt_BR-zh_Hans; my-run (Burmese, Rundi) is not a pair."""
+    """Parse a name such as en-de, deu-eng or pt_BR-zh_Hans; None if it is not a pair, such as my-run."""
     pair = re.fullmatch(rf"([a-z]{{2,3}}){SUBTAGS}-([a-z]{{2,3}}){SUBTAGS}", name)
     found = [code for part in pair.groups() for code in language_codes([part])] if pair is not None else []
     if pair is None or len(found) != 2:
         return None
-    # next to a two-letter code, a three-letter code stands only for a language without a two-letter one
+    # beside a two-letter code, a three-letter code is accepted only if its language has no two-letter code
     same_form = all(len(a) == len(b) for a, b in zip(pair.groups(), found, strict=True))
     return (found[0], found[1]) if same_form or len(pair[1]) == len(pair[2]) else None

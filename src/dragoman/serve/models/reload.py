@@ -1,4 +1,4 @@
-"""Reload models that were replaced on disk, while the server answers."""
+"""Reload models that were replaced on disk, without downtime."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.serve.service import Service
 
 
 class Reloader:
-    """Loads models whose manifest has changed, in a thread; a model that fails to load leaves the old one in place."""
+    """Reload models whose manifest has changed, in a thread; keep the old model if loading fails."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Reloader:
         self.lock = threading.Lock()
 
     def start(self) -> None:
-        """Reload in a thread of its own."""
+        """Reload in a separate thread."""
         threading.Thread(target=self.run, name="reloading", daemon=True).start()
 
     def run(self) -> None:
@@ -41,7 +41,7 @@ class Reloader:
                 try:
                     model = self.load(name, directory)
                 except (DragomanError, OSError, MemoryError, RuntimeError) as error:
-                    self.note(f"{name}: cannot reload it: {error}; the model loaded before is still served")
+                    self.note(f"{name}: cannot reload: {error}; still serving the model loaded before")
                     continue
                 self.loaded[name] = manifest
                 self.service.replace_model(model)
@@ -49,7 +49,7 @@ class Reloader:
 
 
 def manifest_content(directory: Path) -> bytes | None:
-    """The manifest of a model, which changes with any of its files; None if it cannot be read."""
+    """The content of the manifest, which changes with any file of the model; None if it cannot be read."""
     try:
         return (directory / MANIFEST).read_bytes()
     except OSError:

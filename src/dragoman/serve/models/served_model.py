@@ -1,4 +1,4 @@
-"""A model that is served: its translator, languages and segmenter."""
+"""A served model: translator, segmenter, engine and languages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Segmenter
 from dragoman.values import suggest
 
-# source, given translation and target language -> its attention; None where only a search has it
+# (source, translation, target language) -> the translation with attention; None if a search is needed
 ForcedAttention = Callable[[str, str, str | None], Translation | None]
 
 
@@ -24,9 +24,9 @@ class StreamTranslator(Protocol):
         """The translation of each text, in order."""
 
 
-@dataclass(frozen=True, eq=False)  # a model that is loaded again is another one
+@dataclass(frozen=True, eq=False)  # a reloaded model is a different one
 class ServedModel:
-    """A model that is served. Requests keep the one that they started with when it is reloaded."""
+    """A served model; after a reload, accepted requests keep the old one."""
 
     name: str
     translator: StreamTranslator
@@ -34,21 +34,21 @@ class ServedModel:
     engine: str = ""
     languages: tuple[str, str] | None = None
     has_attention: bool = True
-    targets: tuple[str, ...] = ()  # the target languages of a model with several; requests name one as `to`
-    sources: tuple[str, ...] = ()  # its source languages, if the model card lists them
+    targets: tuple[str, ...] = ()  # of a model with several target languages; requests choose one with `to`
+    sources: tuple[str, ...] = ()  # if the model lists them
     forced: ForcedAttention | None = field(default=None, repr=False)
     count_tokens: Callable[[str], int] | None = field(default=None, repr=False)  # of a source; None if unknown
     is_concurrent: Callable[[Search], bool] = field(default=lambda _: False, repr=False)  # see `Capabilities`
 
     @property
     def pairs(self) -> list[tuple[str | None, str]]:
-        """The known language pairs; a source of None may be any language."""
+        """The known language pairs; a source of None means any language."""
         if self.targets:
             return [(source, to) for source in self.sources or (None,) for to in self.targets if source != to]
         return [] if self.languages is None else [self.languages]
 
     def check_target(self, to: str | None) -> str | None:
-        """The target language for the translator: None for a model with one; reject unknown languages."""
+        """Check the requested target language; None for a model with only one."""
         if not self.targets:
             if to is None or (self.languages is not None and to == self.languages[1]):
                 return None

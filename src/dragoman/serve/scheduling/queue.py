@@ -15,8 +15,8 @@ from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.scheduling.budget import Meter, estimate_work
 from dragoman.translation.result import Translation
 
-MUCH_SHORTER: Final = 10  # times shorter than the running batch is short even where the machine is slow
-INITIAL_WORK: Final = 1_000  # of a batch (output tokens x beam), before the throughput of its kind is known
+MUCH_SHORTER: Final = 10  # times shorter than the running batch counts as short, however slow the machine is
+INITIAL_WORK: Final = 1_000  # of a batch, output tokens x beam, before its throughput is known
 
 
 class QueueClosedError(DragomanError):
@@ -27,20 +27,20 @@ class QueueClosedError(DragomanError):
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """What sentences must have in common to be translated in one batch."""
+    """The settings that all sentences of a batch share."""
 
     model: ServedModel
     search: Search = field(default_factory=Search)
     alignment: bool = False
     attention: bool = False
-    to: str | None = None  # the target language, for a model with several
+    to: str | None = None  # target language, for a model with several
     constraints: Constraints | None = None
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    translation: str | None = None  # given with the sentence: attention without a search
+    translation: str | None = None  # a given translation: its attention needs no search
 
     @property
     def constraint_options(self) -> dict[str, Any]:
-        """The lexical constraints as options of a translator; empty without constraints."""
+        """The lexical constraints as options of a translator."""
         if self.constraints is None:
             return {}
         return {"require": self.constraints.require, "avoid": self.constraints.avoid, "terms": self.terms}
@@ -57,9 +57,9 @@ class BatchSettings:
 
 
 class QueuedRequest:
-    """The sentences of one request, in order; the worker's thread calls `on_done` after the last.
+    """The sentences of one request, in order; the worker calls `on_done` after the last.
 
-    `settings` has one entry for each sentence. `client` shares its turns among its requests.
+    `settings` has one entry per sentence. The requests of a `client` share its turns.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class QueuedRequest:
 
     def set_result(self, index: int, translation: Translation) -> None:
         """Store the translation of one sentence; raise if the request is over its budget."""
-        if self.results[index] is not None:  # it was in a batch that was interrupted, and in another
+        if self.results[index] is not None:  # translated before, in a batch that failed for another request
             return
         self.results[index] = translation
         self.n_missing -= 1
@@ -115,7 +115,7 @@ class SentenceBatch:
 
     @property
     def sentences(self) -> list[str]:
-        """The texts."""
+        """The sentences."""
         return [request.sentences[index] for request, index in self.items]
 
     @property
@@ -130,19 +130,19 @@ class SentenceBatch:
 
 
 class RequestQueue:
-    """Requests in turn: first by client, then by request.
+    """Fair scheduling: turns are given to clients, and within a client to its requests.
 
-    A batch is for the client that has used the least time, and for its request that has waited longest since its last
-    turn. Other requests with the same settings join it, one sentence of each client at a time until the batch is full:
-    a request of one line is in the next batch, however many requests and lines the others still have. A batch that
-    completes requests ends with the last of them, so short requests never wait for sentences of long ones.
+    A batch starts with the client that has used the least time, and with its request that has waited longest. Requests
+    with the same settings fill it round-robin, one sentence per client: a one-line request is in the next batch,
+    whatever the others have queued. A batch that completes requests ends with the last of them, so short requests never
+    wait for sentences of long ones.
     """
 
     def __init__(self, max_sentences: int, max_work: Callable[[BatchSettings], int | None] = lambda _: None) -> None:
         self.max_sentences, self.max_work = max_sentences, max_work
         self.requests: deque[QueuedRequest] = deque()
-        self.seconds: dict[str, float] = {}  # used by each client while it has requests
-        self.turns: dict[str, int] = {}  # the number of its last batch
+        self.seconds: dict[str, float] = {}  # used by each client that has requests
+        self.turns: dict[str, int] = {}  # number of the last batch of each client
         self.n_batches = 0
         self.running: list[SentenceBatch] = []
         self.changed = threading.Condition()
@@ -167,19 +167,19 @@ class RequestQueue:
                     batch.stop.set()
 
     def begin(self, batch: SentenceBatch) -> None:
-        """The worker starts a batch."""
+        """Register a batch that the worker starts."""
         with self.changed:
             self.running.append(batch)
             if all(request.dropped for request in batch.requests):
                 batch.stop.set()
 
     def end(self, batch: SentenceBatch) -> None:
-        """The worker has ended a batch."""
+        """Remove a batch that the worker has ended."""
         with self.changed:
             self.running = [one for one in self.running if one is not batch]
 
     def charge(self, batch: SentenceBatch, seconds: float) -> None:
-        """Count the time of a batch to its clients, by the work of their sentences."""
+        """Charge the time of a batch to its clients, in proportion to their work."""
         with self.changed:
             total = max(1, batch.work)
             for request, index in batch.items:
@@ -257,7 +257,7 @@ class RequestQueue:
         return len(self.requests)
 
     def _append(self, request: QueuedRequest) -> None:
-        """A client that was away has no credit: it starts like the one that has used the least."""
+        """Add a request. A new client gets no credit: it starts with the time of the one that has used the least."""
         self.requests.append(request)
         if request.client not in self.seconds:
             self.seconds[request.client] = min(self.seconds.values(), default=0.0)
@@ -276,7 +276,7 @@ class RequestQueue:
         order = deque(client for client in order if candidates[client])
         room = self.max_work(settings) or INITIAL_WORK
         items: list[tuple[QueuedRequest, int]] = []
-        completed = 0  # items up to the last that completes a request
+        completed = 0  # number of items up to the last that completes a request
         while order and len(items) < self.max_sentences and (room > 0 or not items):
             client = order.popleft()
             request, index = candidates[client].popleft()

@@ -1,4 +1,4 @@
-"""Measured throughput of each kind of batch: how large the next batch may be, and how long a request would take."""
+"""Measured throughput of each kind of batch, to size batches and to estimate how long requests take."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Throughput:
 
     def __init__(self) -> None:
         self.rates: dict[tuple[object, ...], float] = {}
-        self.bulk_rates: dict[tuple[object, ...], float] = {}  # of batches that fill their slice: the others are slower
+        self.bulk_rates: dict[tuple[object, ...], float] = {}  # of batches that fill their slice: others are slower
 
     def record(self, settings: BatchSettings, work: float, seconds: float) -> None:
-        """Add a measurement; one that is much slower than expected counts alone."""
+        """Add a measurement; one that is much slower than the average replaces it."""
         kind, rate = self._kind(settings), work / max(seconds, 1e-6)
         past, slice_work = self.rates.get(kind, rate), self.max_work(settings)
         self.rates[kind] = rate if 4 * rate < past else PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
@@ -28,7 +28,7 @@ class Throughput:
             self.bulk_rates[kind] = PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
 
     def record_overrun(self, settings: BatchSettings, work: float, seconds: float) -> None:
-        """Add an interrupted batch, of which a quarter was done at a guess: the next one is at most half as large."""
+        """Add an interrupted batch, assumed to be a quarter done; the next one is at most half as large."""
         rate = min(work / 4 / max(seconds, 1e-6), work / 2 / MAX_BATCH_SECONDS)
         self.rates[self._kind(settings)] = min(rate, self.rates.get(self._kind(settings), rate))
 
@@ -38,7 +38,7 @@ class Throughput:
         return None if rate is None else max(1, int(rate * MAX_BATCH_SECONDS))
 
     def seconds(self, settings: BatchSettings, work: float) -> float:
-        """How long so much work would take; 0 before the first measurement of a batch that takes its time."""
+        """Estimate the seconds that some work takes; 0 before a batch that fills its slice was measured."""
         rate = self.bulk_rates.get(self._kind(settings))
         return 0.0 if rate is None else work / rate
 

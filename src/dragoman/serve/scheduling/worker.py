@@ -1,4 +1,4 @@
-"""The worker thread: takes batches from the queue and hands the translations to their requests."""
+"""The worker thread: translate batches from the queue and return the results to their requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dragoman.translation.result import Translation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OVERRUN_SECONDS: Final = 1.0  # after which a batch of several sentences is interrupted, to continue in smaller ones
+OVERRUN_SECONDS: Final = 1.0  # until a batch of several sentences is interrupted, to continue in smaller ones
 
 
 class Worker:
-    """Translates batches until the queue is closed and empty."""
+    """Translate batches until the queue is closed and empty."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Worker:
             seconds = self.clock() - start - (self.nested_seconds - before)
             self.throughput.record_overrun(batch.settings, batch.work, seconds)
             self.queue.charge(batch, seconds)
-            self.queue.put_back(batch)  # those that are not dropped
+            self.queue.put_back(batch)  # except dropped requests
             return
         except Exception as error:
             requests = batch.requests
@@ -124,10 +124,10 @@ class Worker:
 
     @contextmanager
     def _watched(self, batch: SentenceBatch, nested: bool) -> Iterator[None]:
-        """Keep a batch that takes long from blocking others: interrupt it, or translate short batches meanwhile.
+        """Keep a long batch from blocking short ones.
 
-        A batch of several sentences is interrupted and continues in smaller ones. A single sentence runs to its end;
-        an engine in Python lets others pass between steps, one in C while it runs.
+        A batch of several sentences is interrupted and continues in smaller ones. A single sentence runs to its end:
+        short batches are translated between its steps by engines in Python, and concurrently by engines in C.
         """
         if len(batch.items) > 1:
             with started_timer(self.overrun, batch.stop.set):
@@ -159,7 +159,7 @@ class Worker:
                 request.on_done(request)
 
     def _force(self, batch: SentenceBatch) -> list[Translation] | None:
-        """The attention of given translations; None where a search is needed."""
+        """The attention of given translations; None if a search is needed."""
         settings, forced = batch.settings, batch.settings.model.forced
         if settings.translation is None or forced is None:
             return None

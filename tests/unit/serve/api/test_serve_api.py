@@ -91,7 +91,7 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
         ('{"text": "a", "sampling": {"top_p": 0}}', 422, "out_of_range", "sampling.top_p must be a number, over 0"),
         ('{"text": "a", "sampling": {"topp": 1}}', 422, "unknown_field", "'topp' in sampling; did you mean 'top_p'?"),
         ('{"text": "a", "sampling": 3}', 422, "wrong_type", "sampling must be an object; got int 3"),
-        ('{"text": "a\\ud800"}', 422, "invalid_character", "U+D800, at character 1"),
+        ('{"text": "a\\ud800"}', 422, "invalid_character", "U+D800 at character 1"),
         (f'{{"text": "{"x" * 5001}"}}', 413, "too_large", "5,001 characters; this server accepts 5,000"),
         (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "wrong_type", "text must be a string"),
         ('{"text": "crash"}', 500, "internal_error", "unexpected server error"),
