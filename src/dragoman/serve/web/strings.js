@@ -7,7 +7,7 @@ const STRINGS = {
     hint: "Type or paste text", empty: "The translation appears here",
     help: "Use the arrow keys to move between words and hear what each one attends to. Press Escape to stop.",
     others: "Other translations of this line", none: "No other translations.", api: "API", waiting: "Translating …", failed: "Not available",
-    attention: "Attention", legend: "Each row is a word of the translation; the stronger the color, the more it attends to the source word above.",
+    attention: "Attention", legend: "Each row is a word of the translation; the stronger the color, the more it attends to the word above.",
     attends: "attends to", attendedBy: "is attended to by", nothing: "nothing in particular",
     noAttention: "This line is too long for attention, or was translated in parts.",
     away: "The server cannot be reached. Your text is kept and will be translated when the server is back.",
