@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.data.corpora.corpus import Corpus as Corpus
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
+    from dragoman.models import Bottleneck as Bottleneck
     from dragoman.models import Convolutional as Convolutional
     from dragoman.models import Recurrent as Recurrent
     from dragoman.models import Transformer as Transformer
@@ -43,7 +44,7 @@ _MODULES = {  # of the public names, as above
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "errors": "DragomanError",
-    "models": "AttentionMaps Convolutional Recurrent Transformer",
+    "models": "AttentionMaps Bottleneck Convolutional Recurrent Transformer",
     "nn": "Packed Padded",
     "progress": "SilentReporter",
     "search.constraints.phrases": "Constraints",

@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from dragoman.engines.base import check_has_attention
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
@@ -84,6 +85,7 @@ def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, 
     if not isinstance(engine.model, EncoderDecoder):
         message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
         raise SearchError(message, code="no_attention")
+    check_has_attention(engine.model.recipe)
     for here in forced_batches(engine, pairs, small_batch(engine)):
         maps = AttentionMaps()
         engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout, maps)

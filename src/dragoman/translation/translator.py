@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from dragoman.config import Recipe
-from dragoman.engines.base import EngineRequest
+from dragoman.engines.base import EngineRequest, check_has_attention
 from dragoman.engines.select import EngineInfo, EngineSelector
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
@@ -335,3 +335,4 @@ class Translator:
         if self.engines.others:
             message = "an ensemble has no attention or alignment; load one of its models alone"
             raise SearchError(message, code="unsupported_ensemble")
+        check_has_attention(self.recipe.model)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dragoman.engines.base import check_has_attention
 from dragoman.engines.forced_decoding import EncodedPairs, forced_batches, small_batch
 from dragoman.errors import SearchError
 from dragoman.inspect.alignment import Texts, encode_pairs
@@ -178,6 +179,7 @@ def require_transformer(translator: Translator) -> Transformer:
     if translator.engines.others:
         message = "an ensemble has no heads of its own; survey its models one by one"
         raise SearchError(message, code="unsupported_ensemble")
+    check_has_attention(translator.recipe.model)
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
         raise SearchError(
