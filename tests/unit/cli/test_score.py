@@ -120,7 +120,7 @@ def test_trees(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
         (["syntax", "tree.tsv"], "its dependency tree"),
         (["tiny", "tree.tsv", "--source-trees", "test.conllu"], "does not read trees"),
-        (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "a tree too many"),
+        (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "line with text"),
     ):
         code, _, err = leave(capsys, "score", *words, "--device", "cpu")
         assert code == 2 and said in err
