@@ -15,7 +15,7 @@ from torch import Tensor
 from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # fairseq's names, which Marian's came from
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
-from dragoman.conversion.pickle_reader import Opaque
+from dragoman.conversion.pickle_objects import Opaque
 from dragoman.conversion.source_checkpoint import (
     DamagedSourceError,
     SourceCheckpoint,
