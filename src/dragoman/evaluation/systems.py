@@ -19,7 +19,7 @@ from dragoman.files import MANIFEST, sha256
 from dragoman.modeldir.locate import model_name
 from dragoman.progress import Reporter
 from dragoman.search.types import Search
-from dragoman.translation.pipeline import depths_of_texts
+from dragoman.translation.source_ids import depths_of_texts
 from dragoman.values import plural
 
 

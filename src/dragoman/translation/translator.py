@@ -42,9 +42,10 @@ from dragoman.translation.options import (
     resolve_search,
     resolve_target,
 )
-from dragoman.translation.pipeline import encode_sources, translate_stream, with_all_trees_used
+from dragoman.translation.pipeline import translate_stream, with_all_trees_used
 from dragoman.translation.result import Scored, Translation
 from dragoman.translation.segmentation import Ids, Segmenter
+from dragoman.translation.source_ids import encode_sources
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintCompiler

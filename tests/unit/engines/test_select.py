@@ -240,7 +240,7 @@ def test_without_room_to_convert_auto_goes_on(
             with staged(place), staged(place):
                 raise AssertionError("two wrote at once")
 
-        monkeypatch.setattr("dragoman.engines.ctranslate2.to_ctranslate2", busy)
+        monkeypatch.setattr("dragoman.engines.ctranslate2_conversion.to_ctranslate2", busy)
     translator = Translator.load(directory, device="cpu")
     assert translator.engines.for_request(EngineRequest()).name == "torch"
     assert translator.translate("the old box", max_length=5).tokens
