@@ -31,7 +31,7 @@ from dragoman.serve.schema import (
     translation_fields,
 )
 from dragoman.serve.service import Caller, Service
-from dragoman.text.language_detection import detection_available
+from dragoman.text.languages.detection import detection_available
 
 BYTES_PER_WEIGHT: Final = 7  # of attention in JSON
 

@@ -30,8 +30,8 @@ from dragoman.serve.queue import BatchSettings
 from dragoman.serve.replies import json_object, json_reply
 from dragoman.serve.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
 from dragoman.serve.service import Service
-from dragoman.text.language_detection import Detected, detect_languages, detection_available
-from dragoman.text.language_names import language_name
+from dragoman.text.languages.detection import Detected, detect_languages, detection_available
+from dragoman.text.languages.names import language_name
 from dragoman.translation.result import Translation
 
 TYPING_PAUSE: Final = 500  # milliseconds that LibreTranslate's own page waits after a key

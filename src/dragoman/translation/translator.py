@@ -26,7 +26,7 @@ from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Mean, Sampling, Search, StopFlag, check_integer
 from dragoman.text import Tokenizer, Tree
-from dragoman.text.language_codes import normalize_language
+from dragoman.text.languages.codes import normalize_language
 from dragoman.text.line_lengths import LineLengths, common_lengths
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.options import (
