@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.config import Recipe, toml_value
+from dragoman.config import Recipe, load_recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
 from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError
 from dragoman.evaluation.metrics import METRICS
@@ -76,8 +76,7 @@ def prepare(
     target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already has these data
     (`Prepared.reused` tells); data of other inputs are replaced only with `overwrite`.
     """
-    from dragoman.data.prepare.pipeline import prepare_corpora as prepare_corpora
-    from dragoman.training.plan import load_recipe
+    from dragoman.data.prepare.pipeline import prepare_corpora
 
     reporter = reporter or ConsoleReporter()
     try:

@@ -107,13 +107,13 @@ def test_it_answers_as_the_translator_does_whatever_comes_together(model: Path) 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_that_is_told_to_leave_answers_what_it_has_accepted(model: Path, sign: int) -> None:
-    with serving(model, "--max-batch", "4") as server, ThreadPoolExecutor(3) as pool:
-        asked = [pool.submit(server.post, "/v1/translate", text=LINES[:800]) for _ in range(3)]
+    with serving(model, "--max-batch", "2") as server, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(server.post, "/v1/translate", text=LINES[:300]) for _ in range(3)]
         server.until(lambda: server.value("dragoman_queue_requests") == 3)
         code, err = server.leave(sign)
         found = [future.result(60)["translations"] for future in asked]
     assert code == 0
-    assert [len(translations) for translations in found] == [800] * 3
+    assert [len(translations) for translations in found] == [300] * 3
     assert found[0] == found[1] == found[2]
     assert err.count("POST /v1/translate 200") == 3
     assert "Traceback" not in err
@@ -201,15 +201,15 @@ def test_files_that_change_under_a_server_change_no_answer(tmp_path: Path) -> No
 
 def test_a_model_that_was_renamed_into_place_is_served_after_sighup(tmp_path: Path) -> None:
     model, other = write_tiny_model(tmp_path / "served"), write_tiny_model(tmp_path / "other", seed=9)
-    old, new = ([one.text for one in Translator.load(each).translate(LINES[:300])] for each in (model, other))
+    old, new = ([one.text for one in Translator.load(each).translate(LINES[:60])] for each in (model, other))
     assert old != new
     with serving(model, "--max-batch", "4") as server, ThreadPoolExecutor(4) as pool:
 
         def found(*_: object) -> list[str]:
-            return [str(one["text"]) for one in server.post("/v1/translate", text=LINES[:300])["translations"]]
+            return [str(one["text"]) for one in server.post("/v1/translate", text=LINES[:60])["translations"]]
 
         assert found() == old
-        asked = [pool.submit(found) for _ in range(40)]
+        asked = [pool.submit(found) for _ in range(20)]
         model.rename(tmp_path / "away")
         other.rename(model)
         server.process.send_signal(signal.SIGHUP)
