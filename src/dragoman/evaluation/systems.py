@@ -152,6 +152,22 @@ class FileSystem:
         return self.outputs
 
 
+def check_models(
+    systems: Sequence[System], sets: Sequence[EvaluationSet], *, trees: bool, languages: bool
+) -> list[ModelSystem]:
+    """The models among the systems; reject sets that they cannot translate, and trees and languages that none uses."""
+    models = [each for each in systems if isinstance(each, ModelSystem)]
+    if trees and not any(each.reads_trees for each in models):
+        raise DataError("source trees have no effect: no model here reads them; leave them out", code="unused_option")
+    if languages and not any(each.has_target_languages for each in models):
+        raise DataError(
+            "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
+        )
+    for each in models:
+        each.check(sets)
+    return models
+
+
 def score_systems(
     systems: Sequence[System],
     sets: Sequence[EvaluationSet],
