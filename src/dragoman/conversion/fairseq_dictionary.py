@@ -20,19 +20,18 @@ BOS, PAD, EOS, UNK = range(4)
 def dictionary_file(path: Path, directory: Path | None, language: Any) -> Path:
     """dict.xx.txt, next to the checkpoint or in `directory`."""
     if not isinstance(language, str) or not re.fullmatch(LANGUAGE_NAME, language):
-        raise DamagedSourceError(path, f"has {render_value(language)} as a language; expected a name such as 'de'")
+        raise DamagedSourceError(path, f"has the language {render_value(language)}; expected a code such as 'de'")
     found = (directory if directory is not None else path.parent) / f"dict.{language}.txt"
     if not found.is_file():
         raise ConversionError(
-            f"{found} is missing, the vocabulary of {language!r}; give its directory, that of the binarized data, as "
-            "`vocabulary`",
+            f"the dictionary {found} is missing; give the directory of the binarized data as `vocabulary`",
             code="file_missing",
         )
     return found
 
 
 def read_dictionary(file: Path) -> list[str]:
-    """The tokens of a dictionary in the order of their ids: the four special tokens, and a line for each."""
+    """Read the tokens of a dictionary in the order of their ids; the four special tokens are not in the file."""
     try:
         lines = read_bytes(file).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -41,7 +40,7 @@ def read_dictionary(file: Path) -> list[str]:
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise DamagedSourceError(file, f"has {render_value(line)} in line {number}, not a token and its count")
+            raise DamagedSourceError(file, f"has {render_value(line)} in line {number}; expected a token and its count")
         names.append(name)
     if len({*names}) != len(names):
         twice = Counter(names).most_common(1)[0][0]
@@ -52,6 +51,6 @@ def read_dictionary(file: Path) -> list[str]:
 
 
 def map_dictionary(names: list[str]) -> VocabularyMapping:
-    """Map a dictionary to our order: the decoder starts with EOS, and <s> writes nothing."""
+    """Map a dictionary to our order: the decoder starts with EOS, and <s> decodes to nothing."""
     shown = ["<fairseq's s>" if i == BOS else name for i, name in enumerate(names)]
     return map_vocabulary(shown, SpecialIds(PAD, EOS, EOS, UNK), silent=(BOS,))

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 MAX_DIMENSIONS: Final = 8
-MAX_SIZE: Final = 1 << 48  # of anything that is counted: elements, bytes, offsets
-
+MAX_SIZE: Final = 1 << 48  # of elements, bytes and offsets
 ITEM_BYTES: Final = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
     "bool": 1,
@@ -30,7 +29,7 @@ OPAQUE_NAMES: Final = re.compile(
     r"|numpy\.(dtype|float\d+|int\d+|(_core|core)\.multiarray\.scalar)"
     r"|_codecs\.encode|_?operator\.getitem|typing\.\w+|omegaconf\.\w+\.\w+|fairseq\.[\w.]+|collections\.defaultdict"
     r"|(builtins|__builtin__)\.(object|dict|list|tuple|set|int|long|float|bool|str|bytes|unicode)"
-)  # beside the weights in checkpoints of fairseq: NumPy's numbers, OmegaConf's settings, enumerations
+)  # what fairseq checkpoints hold besides weights: NumPy numbers, OmegaConf settings, enumerations
 
 
 class BadPickleError(ValueError):
@@ -38,23 +37,23 @@ class BadPickleError(ValueError):
 
 
 class UnsafePickleError(BadPickleError):
-    """A pickle that names something that is not on the list; `name` is what it asks for."""
+    """A pickle that refers to a class or function that is not on the list; `name` is its name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"asks for {name}")
+        super().__init__(f"refers to {name}")
         self.name = name
 
 
 @dataclass(frozen=True)
 class GlobalName:
-    """A class or function that a pickle names; only its name."""
+    """The name of a class or function in a pickle."""
 
     path: str
 
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """An object that was not built: the name of its class, and its state as plain values."""
+    """An object that is not constructed: the name of its class, and its state as plain values."""
 
     path: str
     state: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -62,7 +61,7 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the elements of tensors lie in the file, by key."""
+    """The elements of one or more tensors, stored in the file under a key."""
 
     dtype: str
     key: str
@@ -71,7 +70,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A view of a storage that was checked to lie inside it."""
+    """A view of a storage; its bounds have been checked."""
 
     storage: Storage
     offset: int
@@ -80,7 +79,7 @@ class StoredTensor:
 
 
 def check_key(key: Any) -> Any:
-    """A key of a dictionary: one whose hash takes no time, unlike that of nested tuples."""
+    """Reject dictionary keys that may be slow to hash, such as nested tuples."""
     if isinstance(key, tuple) and len(key) <= MAX_DIMENSIONS:
         for each in key:
             if isinstance(each, tuple):
@@ -92,15 +91,15 @@ def check_key(key: Any) -> Any:
 
 
 def make_dictionary(*arguments: Any) -> dict[Any, Any]:
-    """An OrderedDict of nothing, or of pairs."""
+    """Make the dictionary of an OrderedDict, empty or from pairs."""
     pairs = arguments[0] if arguments else []
     if not isinstance(pairs, list | tuple) or any(not isinstance(p, list | tuple) or len(p) != 2 for p in pairs):
-        raise BadPickleError("has an OrderedDict that is not made of pairs")
+        raise BadPickleError("has an OrderedDict that was not built from pairs")
     return {check_key(key): value for key, value in pairs}
 
 
 def make_tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> StoredTensor:
-    """A view of a storage: every element lies inside it, and no two are the same."""
+    """Make a view of a storage; check that it lies inside and does not have more elements."""
     if not isinstance(storage, Storage) or not isinstance(shape, tuple) or not isinstance(stride, tuple):
         raise BadPickleError("has a tensor without a storage or a shape")
     if len(shape) != len(stride) or len(shape) > MAX_DIMENSIONS:
@@ -116,23 +115,23 @@ def make_tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> 
 
 
 def make_parameter(data: Any = None, *_: Any) -> StoredTensor:
-    """A parameter is its tensor."""
+    """Return the tensor of a parameter."""
     if not isinstance(data, StoredTensor):
         raise BadPickleError("has a parameter without a tensor")
     return data
 
 
 def make_size(numbers: Any = ()) -> tuple[Any, ...]:
-    """A torch.Size is a tuple; what is in it is checked with the tensor."""
+    """Make the tuple of a torch.Size; `make_tensor` checks its numbers."""
     if not isinstance(numbers, list | tuple):
         raise BadPickleError("has a shape that is not a list of numbers")
     return tuple(numbers)
 
 
 def reconstruct(kind: Any, *_: Any) -> Opaque:
-    """An object of a class, whose state follows."""
+    """Describe an object of a class; its state follows."""
     if not isinstance(kind, GlobalName):
-        raise BadPickleError("is not a valid pickle (an object of a value)")
+        raise BadPickleError("is not a valid pickle (an object without a class)")
     return Opaque(kind.path)
 
 

@@ -29,7 +29,7 @@ CTRANSLATE2_ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH
 MAX_POSITIONS: Final = 4096  # CTranslate2 needs a table of sines and cosines
 Tensors = Mapping[str, NDArray[np.float32]]
 MODEL: Final = "model"  # the folder of a converted model in its place of the cache
-MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
+SPECIAL_NAMES: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 
 def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
@@ -109,7 +109,7 @@ def to_ctranslate2(
     fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantized in place
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
-    source_names, target_names = ([MARKS.get(i, str(i)) for i in range(size)] for size in (source, target))
+    source_names, target_names = ([SPECIAL_NAMES.get(i, str(i)) for i in range(size)] for size in (source, target))
     spec.register_source_vocabulary(list(tokens or source_names))
     spec.register_target_vocabulary(list(tokens or target_names))
     spec.validate()

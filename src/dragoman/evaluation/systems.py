@@ -158,7 +158,7 @@ def check_models(
     """The models among the systems; reject sets that they cannot translate, and trees and languages that none uses."""
     models = [each for each in systems if isinstance(each, ModelSystem)]
     if trees and not any(each.reads_trees for each in models):
-        raise DataError("source trees have no effect: no model here reads them; leave them out", code="unused_option")
+        raise DataError("source trees have no effect: no model here reads them; drop them", code="unused_option")
     if languages and not any(each.has_target_languages for each in models):
         raise DataError(
             "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
