@@ -9,7 +9,7 @@ import pytest
 
 from dragoman import Translator
 from dragoman.data.prepared import Prepared
-from dragoman.engines.ctranslate2 import to_ctranslate2
+from dragoman.engines.ctranslate2_conversion import to_ctranslate2
 from dragoman.engines.specs import cuda_unavailable
 from dragoman.errors import DamagedError, DragomanError, RecipeError, SearchError
 from dragoman.files import write_manifest

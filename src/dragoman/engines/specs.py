@@ -93,7 +93,7 @@ def ctranslate2_unavailable(recipe: ModelRecipe | None, device: str) -> str | No
         return "it is used on the CPU only"
     if find_spec("ctranslate2") is None:
         return "it is not installed: pip install 'dragoman[ctranslate2]'"
-    from dragoman.engines.ctranslate2 import unsupported_by_ctranslate2
+    from dragoman.engines.ctranslate2_conversion import unsupported_by_ctranslate2
 
     part = None if recipe is None else unsupported_by_ctranslate2(recipe)
     return f"it does not support {part}" if part else None

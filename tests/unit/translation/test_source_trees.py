@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dragoman import Translator
-from dragoman.engines.ctranslate2 import to_ctranslate2
+from dragoman.engines.ctranslate2_conversion import to_ctranslate2
 from dragoman.engines.specs import cuda_unavailable
 from dragoman.errors import DataError, DragomanError, SearchError, TextError
 from dragoman.inspect.alignment import align_pairs

@@ -30,8 +30,8 @@ from dragoman.serve.models.language_pairs import (
 from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Service
-from dragoman.text.language_detection import Detected, detect_languages, detection_available
-from dragoman.text.language_names import language_name
+from dragoman.text.languages.detection import Detected, detect_languages, detection_available
+from dragoman.text.languages.names import language_name
 from dragoman.translation.result import Translation
 
 TYPING_PAUSE: Final = 500  # milliseconds that LibreTranslate's web page waits after a key press

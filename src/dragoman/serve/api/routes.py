@@ -31,7 +31,7 @@ from dragoman.serve.http.replies import LARGE_REPLY_BYTES, json_object, json_rep
 from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
 from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.service import Caller, Service
-from dragoman.text.language_detection import detection_available
+from dragoman.text.languages.detection import detection_available
 
 BYTES_PER_WEIGHT: Final = 7  # of an attention weight in JSON
 

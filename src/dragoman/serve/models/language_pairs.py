@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from dragoman.serve.errors import RequestError
 from dragoman.serve.models.served_model import ServedModel
-from dragoman.text.language_codes import TO_TWO_LETTERS
-from dragoman.text.language_detection import Detected, detect_languages
+from dragoman.text.languages.codes import TO_TWO_LETTERS
+from dragoman.text.languages.detection import Detected, detect_languages
 
 AUTO: Final = "auto"
 SHORT_TEXT: Final = 40  # characters; shorter texts of a list are detected together

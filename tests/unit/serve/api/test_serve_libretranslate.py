@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
-from dragoman.text import language_detection
+from dragoman.text.languages import detection
 from serving import WHOLE_LINES, served
 
 GERMAN = "Das alte Haus auf dem Hügel wurde letztes Jahr verkauft."
@@ -52,7 +52,7 @@ def pairs() -> Iterator[TestClient]:
 def undetectable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without py3langid."""
     for cached in ("load_detector", "known_labels", "load_restricted_detector"):
-        getattr(language_detection, cached).cache_clear()
+        getattr(detection, cached).cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid", None)
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from dragoman.errors import TextError
-from dragoman.text.language_codes import TO_TWO_LETTERS
+from dragoman.text.languages.codes import TO_TWO_LETTERS
 
 MAX_CHARACTERS: Final = 5_000  # per text: more characters take time without changing the result
 NO_LANGUAGE: Final = "zxx"  # py3langid's label for numbers, markup and the like

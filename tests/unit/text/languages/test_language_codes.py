@@ -9,7 +9,7 @@ import pytest
 from sentencex import segment
 
 from dragoman.errors import SearchError
-from dragoman.text.language_codes import (
+from dragoman.text.languages.codes import (
     COMMON_MISTAKES,
     KNOWN_CODES,
     MACROLANGUAGE_MEMBERS,

@@ -9,8 +9,8 @@ import pytest
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from dragoman.errors import TextError
-from dragoman.text import language_detection
-from dragoman.text.language_detection import detect_languages, detectable, detection_available
+from dragoman.text.languages import detection
+from dragoman.text.languages.detection import detect_languages, detectable, detection_available
 from raising import raises
 
 SENTENCES = {
@@ -53,7 +53,7 @@ def test_numbers_are_no_language() -> None:
 
 
 def test_without_the_package_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    language_detection.load_detector.cache_clear()
+    detection.load_detector.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid", None)
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     assert not detection_available()
@@ -62,6 +62,6 @@ def test_without_the_package_there_is_a_clear_error(monkeypatch: pytest.MonkeyPa
 
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
-    code = "import sys; from dragoman.text.language_detection import detection_available; assert detection_available()"
+    code = "import sys; from dragoman.text.languages.detection import detection_available; assert detection_available()"
     code += "; assert not {'py3langid', 'numpy', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

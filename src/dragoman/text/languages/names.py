@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dragoman.text.language_codes import TO_TWO_LETTERS
+from dragoman.text.languages.codes import TO_TWO_LETTERS
 
 # ISO 639-1, and other languages that translation models are often trained for
 NAMES: Final = (

@@ -12,7 +12,7 @@ from bpe_from_definition import encode
 
 from dragoman.text import Tokenizer
 from dragoman.text.sentencepiece import SentencePieceTokenizer
-from dragoman.text.subword_sampling import DropStream, bpe_dropout, sample_path, unigram_lattice
+from dragoman.text.subword_sampling.segmentation import DropStream, bpe_dropout, sample_path, unigram_lattice
 from dragoman.text.token_table import FIRST_LEARNED
 
 

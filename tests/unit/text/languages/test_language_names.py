@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.text.language_codes import KNOWN_CODES, TWO_LETTER_CODES
-from dragoman.text.language_names import ENGLISH_NAMES, language_name
+from dragoman.text.languages.codes import KNOWN_CODES, TWO_LETTER_CODES
+from dragoman.text.languages.names import ENGLISH_NAMES, language_name
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dragoman.errors import TextError
 from dragoman.text import N_SPECIAL, Tokenizer
-from dragoman.text.native_subword_sampling import NativeSampler
-from dragoman.text.subword_sampling import DropStream, bpe_dropout
+from dragoman.text.subword_sampling.native import NativeSampler
+from dragoman.text.subword_sampling.segmentation import DropStream, bpe_dropout
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS, TokenTable, byte_ids
 from dragoman.text.tokenizer import SubwordTokenizer
 from raising import raises

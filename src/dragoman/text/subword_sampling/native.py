@@ -1,4 +1,4 @@
-"""Subword sampling for a whole batch in C (native/subword_sampling/), with the results of subword_sampling.py."""
+"""Subword sampling for a whole batch in C (native/subword_sampling/), with the results of segmentation.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dragoman.arrays import IntArray, Uint64Array
 from dragoman.native import library
-from dragoman.text.subword_sampling import run_scale
+from dragoman.text.subword_sampling.segmentation import run_scale
 from dragoman.text.token_table import FIRST_LEARNED, TokenTable
 
 NATIVE_KINDS: Final = ("bpe", "unigram", "wordpiece")  # numbered as in C
