@@ -8,7 +8,7 @@ that gathering shows exactly what the mask shows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 import torch
@@ -52,7 +52,7 @@ def key_blocks(sparsity: Sparsity, length: int, device: torch.device) -> list[Ke
     return [blocks for blocks in made if blocks.start < length]
 
 
-@lru_cache(maxsize=None)  # recorded CUDA graphs keep reading the lists, so none is ever freed
+@cache  # recorded CUDA graphs keep reading the lists, so none is ever freed
 def _made(sparsity: Sparsity, capacity: int, device: torch.device) -> list[KeyBlocks]:
     size, start = block_size(sparsity), 0 if sparsity.causal else min(sparsity.n_first, capacity)
     n_blocks = -(-(capacity - start) // size)
@@ -73,7 +73,12 @@ def _made(sparsity: Sparsity, capacity: int, device: torch.device) -> list[KeyBl
         query = block[:, :, None] + torch.arange(size)[:, None]
         hidden = ~sparsity.rule(query, index[:, None]) | (index < 0)[:, None]
         made.append(
-            KeyBlocks(int(block[0]), index.clamp(min=0).to(device), hidden.to(device), int(index.max()) if index.numel() else 0)
+            KeyBlocks(
+                int(block[0]),
+                index.clamp(min=0).to(device),
+                hidden.to(device),
+                int(index.max()) if index.numel() else 0,
+            )
         )
     return made
 
@@ -97,9 +102,7 @@ def _span(sparsity: Sparsity, block: Tensor, size: int) -> tuple[Tensor, Tensor]
     return block - sparsity.radius, block + size + (0 if sparsity.causal else sparsity.radius)
 
 
-def _partners(
-    sparsity: Sparsity, capacity: int, start: int, size: int, n_blocks: int
-) -> tuple[Tensor, list[int]]:
+def _partners(sparsity: Sparsity, capacity: int, start: int, size: int, n_blocks: int) -> tuple[Tensor, list[int]]:
     """The random partners of each block that are not in its list anyway, end to end, and where those of each end."""
     if sparsity.random is None:
         return torch.empty(0, dtype=torch.int64), [0] * (n_blocks + 1)
@@ -108,6 +111,6 @@ def _partners(
     block = (query - start) // size  # floor, so that earlier queries are in negative blocks
     near, far = _span(sparsity, start + size * block, size)
     kept = (query >= start) & (key >= sparsity.n_first) & ((key < near) | (key >= far))
-    code = (block * capacity + key)[kept].unique()
+    code = torch.unique((block * capacity + key)[kept])
     counts = torch.bincount(code // capacity, minlength=n_blocks)
     return code % capacity, [0, *counts.cumsum(0).tolist()]

@@ -49,7 +49,7 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: flo
 def fused_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Tensor:
     """The same with PyTorch's kernels, which never store the weights and so cannot return them.
 
-    If everything visible lies in a band, only the band is computed; under other sparse rules, visible keys are gathered.
+    If everything visible lies in a band, only the band is computed; under other sparse rules, keys are gathered.
     """
     if sees.band is not None:
         return banded_scaled_dot_product(q, k, v, sees, sees.band, dropout)

@@ -1,9 +1,8 @@
 """Attention to few keys in time and memory proportional to the length: gathered blocks, as a PyTorch operator.
 
-Queries are taken in blocks that share a list of keys (`nn/attention/key_blocks.py`). The keys are gathered, and compared
-with the block in one product. Some blocks are computed at a time and nothing of them is kept: the backward pass
-computes the weights again. Biases for distances are added on the way: ALiBi's slopes, and the two tables of relative
-positions.
+A block of queries shares a list of keys (`nn/attention/key_blocks.py`): these are gathered, and one product compares
+them with the block. A few blocks are computed at a time and their weights are not kept; the backward pass computes them
+again. Biases for distances are applied on the way: ALiBi's slopes, and the two tables of relative positions.
 """
 
 from __future__ import annotations
@@ -100,12 +99,12 @@ class _Part:
         scores = q @ k.mT
         if key_table is not None:
             scores = scores + (q @ key_table.mT).gather(-1, self.buckets(key_table, scores))
-        scores = (scores if scores.dtype == torch.float64 else scores.float()) * q.shape[-1] ** -0.5
+        scores = scores.to(_exact(q)) * q.shape[-1] ** -0.5
         if slopes is not None:
             scores = scores - slopes[:, None, None, None] * self.distance.abs()
         if self.hidden is None:
-            return scores.softmax(-1)
-        weights = scores.masked_fill_(self.hidden, torch.finfo(scores.dtype).min).softmax(-1)
+            return torch.softmax(scores, -1)
+        weights = torch.softmax(scores.masked_fill_(self.hidden, torch.finfo(scores.dtype).min), -1)
         return weights.masked_fill_(self.hidden.all(-1, keepdim=True), 0.0)
 
     def buckets(self, table: Tensor, like: Tensor) -> Tensor:
@@ -157,6 +156,11 @@ def _kept(part: _Part, weights: Tensor, seeds: Tensor | None, dropout: float) ->
         return None
     kept = hashed_mask(weights, dropout, (seeds + STRIDE * part.number) % 1.0)
     return kept.to(weights.dtype) / (1 - dropout)
+
+
+def _exact(x: Tensor) -> torch.dtype:
+    """The type of sums: float32, or float64 for inputs in float64."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def _empty(like: Tensor, dtype: torch.dtype | None = None, width: int | None = None) -> Tensor:
@@ -220,7 +224,7 @@ def _gathered_attention_backward(
     causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of queries, keys, values and the two tables; without tables, the last are empty."""
-    exact = torch.float64 if q.dtype == torch.float64 else torch.float32
+    exact = _exact(q)
     dq, dk, dv = _empty(q), _empty(k, exact), _empty(v, exact)
     tables = [q.new_zeros(0 if x is None else x.shape, dtype=exact) for x in (key_table, value_table)]
     scale = q.shape[-1] ** -0.5
@@ -253,7 +257,7 @@ def _gathered_attention_backward(
 def _(
     grad: Tensor, out: Tensor, q: Tensor, k: Tensor, v: Tensor, lengths: Any, slopes: Any, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    exact = torch.float64 if q.dtype == torch.float64 else torch.float32
+    exact = _exact(q)
     tables = [q.new_zeros(0 if x is None else x.shape, dtype=exact) for x in rest[:2]]
     return _empty(q), _empty(k), _empty(v), tables[0], tables[1]
 
