@@ -163,7 +163,7 @@ def _exact(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _empty(like: Tensor, dtype: torch.dtype | None = None, width: int | None = None) -> Tensor:
+def _zeros(like: Tensor, dtype: torch.dtype | None = None, width: int | None = None) -> Tensor:
     """`[B, H, L, C]` in the order of memory that projections have, `[B, L, H, C]`."""
     b, h, length, c = like.shape
     return like.new_zeros(b, length, h, c if width is None else width, dtype=dtype).transpose(1, 2)
@@ -186,7 +186,7 @@ def _gathered_attention(
     random_seed: int,
     causal: bool,
 ) -> Tensor:
-    out = _empty(q, width=v.shape[-1])
+    out = _zeros(q, width=v.shape[-1])
     with torch.autocast(q.device.type, enabled=False):
         for part in _parts(q, lengths, _sparsity(radius, n_first, n_random, random_seed, causal)):
             weights = part.weights(part.queries(q), part.gather(k), slopes, key_table)
@@ -201,7 +201,7 @@ def _gathered_attention(
 
 @_gathered_attention.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
-    return _empty(q, width=v.shape[-1])
+    return _zeros(q, width=v.shape[-1])
 
 
 @torch.library.custom_op("dragoman::gathered_attention_backward", mutates_args=())
@@ -225,7 +225,7 @@ def _gathered_attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of queries, keys, values and the two tables; without tables, the last are empty."""
     exact = _exact(q)
-    dq, dk, dv = _empty(q), _empty(k, exact), _empty(v, exact)
+    dq, dk, dv = _zeros(q), _zeros(k, exact), _zeros(v, exact)
     tables = [q.new_zeros(0 if x is None else x.shape, dtype=exact) for x in (key_table, value_table)]
     scale = q.shape[-1] ** -0.5
     with torch.autocast(q.device.type, enabled=False):
@@ -259,7 +259,7 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     exact = _exact(q)
     tables = [q.new_zeros(0 if x is None else x.shape, dtype=exact) for x in rest[:2]]
-    return _empty(q), _empty(k), _empty(v), tables[0], tables[1]
+    return _zeros(q), _zeros(k), _zeros(v), tables[0], tables[1]
 
 
 def _sparsity(radius: int, n_first: int, n_random: int, random_seed: int, causal: bool) -> Sparsity:
