@@ -3,10 +3,10 @@
     python benchmarks/attention_growth.py --out growth.json --picture growth.png
 
 Attention alone (8 heads of 64), without projections, forward and with its gradients. On a GPU, a batch has as many
-sentences as fit into --tokens, and figures are per sentence; on a CPU, one sentence. Time is the best of some rounds: by
-the clock on a GPU, else processor seconds of the one thread, which other processes disturb less. Memory is what a pass
-adds at its highest to what it is given: by the allocator on a GPU, else of a process of its own. Exponents are least
-squares of the logarithms. What has been measured is kept in --out, and not measured again.
+sentences as fit into --tokens, and figures are per sentence; on a CPU, one sentence. Time is the best of some rounds:
+by the clock on a GPU, else processor seconds of the one thread, which other processes disturb less. Memory is what a
+pass adds at its highest to what it is given: by the allocator on a GPU, else of a process of its own. Exponents are
+least squares of the logarithms. What has been measured is kept in --out, and not measured again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def passes(
     def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         sees = look(layout, layout, rule, device)
         if name == MASK:
-            sees = replace(sees, mask=sees.dense(device), sparse=None)
+            sees = replace(sees, mask=sees.dense(device), sparse=None)  # as a rule without such a form would be
         return function(q, k, v, sees).output
 
     def alone() -> None:
@@ -118,7 +118,7 @@ def own_peak(name: str, length: int, what: str) -> float:
 
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    passes(name, 600, 1, torch.float32, device)[what]()  # loads what PyTorch loads lazily
+    passes(name, 1024, 1, torch.float32, device)[what]()  # loads what PyTorch loads lazily
     go = passes(name, length, 1, torch.float32, device)[what]
     Path("/proc/self/clear_refs").write_text("5")  # the highest so far is what is held now
     before = highest()

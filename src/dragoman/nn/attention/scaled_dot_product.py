@@ -49,12 +49,12 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: flo
 def fused_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Tensor:
     """The same with PyTorch's kernels, which never store the weights and so cannot return them.
 
-    If everything visible lies in a band, only the band is computed; under other sparse rules, keys are gathered.
+    Under a sparse rule, only visible keys are gathered; under another one that sees no further than a band, the band.
     """
-    if sees.band is not None:
-        return banded_scaled_dot_product(q, k, v, sees, sees.band, dropout)
     if sees.sparse is not None and sees.step is None:
         return gathered_attention(q, k, v, sees.keys.grid.lengths, sees.sparse, dropout=dropout)
+    if sees.band is not None:
+        return banded_scaled_dot_product(q, k, v, sees, sees.band, dropout)
     mask = sees.mask if sees.step is None else sees.dense(q.device)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=sees.triangle)
 
