@@ -52,6 +52,49 @@ def key_blocks(sparsity: Sparsity, length: int, device: torch.device) -> list[Ke
     return [blocks for blocks in made if blocks.start < length]
 
 
+@dataclass(frozen=True)
+class KeyLists:
+    """The same for kernels that work on one list at a time: blocks of `size` positions from `start`.
+
+    The list of block i is `index[ends[i] : ends[i + 1]]`.
+    """
+
+    start: int
+    size: int
+    index: Tensor
+    ends: Tensor
+
+    def count(self, length: int) -> int:
+        """The number of blocks of sentences of this length."""
+        return max(0, -(-(length - self.start) // self.size))
+
+
+@cache  # recorded CUDA graphs keep reading the lists, so none is ever freed
+def key_lists(sparsity: Sparsity, capacity: int, device: torch.device, reverse: bool = False) -> KeyLists:
+    """The keys that each block of queries sees; if `reverse`, the queries that see each block of keys.
+
+    The first positions are left out where they see all or are seen by all.
+    """
+    start = min(sparsity.n_first, capacity) if reverse or not sparsity.causal else 0
+    size = block_size(sparsity)
+    n_blocks = -(-(capacity - start) // size)
+    block = start + size * torch.arange(n_blocks)[:, None]
+    near, far = _span(sparsity, block, size, reverse)
+    around = near + torch.arange(int((far - near).max()) if n_blocks else 0)
+    # In a causal rule, the first positions do not see later keys.
+    leading = torch.arange(0 if reverse and sparsity.causal else min(sparsity.n_first, capacity))
+    around = torch.where(around >= sparsity.n_first, around, capacity)
+    partners, ends = _partners(sparsity, capacity, start, size, n_blocks, reverse)
+    listed, owner = torch.cat([leading.expand(n_blocks, -1), around], 1), torch.arange(n_blocks)
+    kept = listed < capacity
+    owners = torch.cat(
+        [owner.repeat_interleave(kept.sum(1)), owner.repeat_interleave(torch.tensor(ends, dtype=torch.int64).diff())]
+    )
+    index = torch.cat([listed[kept], partners])[owners.argsort(stable=True)]
+    totals = torch.cat([owners.new_zeros(1), torch.bincount(owners, minlength=n_blocks).cumsum(0)])
+    return KeyLists(start, size, index.int().to(device), totals.int().to(device))
+
+
 @cache  # recorded CUDA graphs keep reading the lists, so none is ever freed
 def _made(sparsity: Sparsity, capacity: int, device: torch.device) -> list[KeyBlocks]:
     size, start = block_size(sparsity), 0 if sparsity.causal else min(sparsity.n_first, capacity)
@@ -95,21 +138,26 @@ def block_size(sparsity: Sparsity) -> int:
     return min(BLOCK_SIZES, key=cost)
 
 
-def _span(sparsity: Sparsity, block: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _span(sparsity: Sparsity, block: Tensor, size: int, reverse: bool = False) -> tuple[Tensor, Tensor]:
     """The window around blocks that start at these positions, from the first key to after the last; may be empty."""
     if sparsity.radius < 0:
         return block, block
-    return block - sparsity.radius, block + size + (0 if sparsity.causal else sparsity.radius)
+    before = 0 if sparsity.causal and reverse else sparsity.radius
+    after = 0 if sparsity.causal and not reverse else sparsity.radius
+    return block - before, block + size + after
 
 
-def _partners(sparsity: Sparsity, capacity: int, start: int, size: int, n_blocks: int) -> tuple[Tensor, list[int]]:
+def _partners(
+    sparsity: Sparsity, capacity: int, start: int, size: int, n_blocks: int, reverse: bool = False
+) -> tuple[Tensor, list[int]]:
     """The random partners of each block that are not in its list anyway, end to end, and where those of each end."""
     if sparsity.random is None:
         return torch.empty(0, dtype=torch.int64), [0] * (n_blocks + 1)
     low, high = random_pairs(sparsity.random, capacity)
-    query, key = (high, low) if sparsity.causal else (torch.cat([high, low]), torch.cat([low, high]))
+    pairs = [(low, high) if reverse else (high, low)] if sparsity.causal else [(high, low), (low, high)]
+    query, key = (torch.cat(side) for side in zip(*pairs, strict=True))
     block = (query - start) // size  # floor, so that earlier queries are in negative blocks
-    near, far = _span(sparsity, start + size * block, size)
+    near, far = _span(sparsity, start + size * block, size, reverse)
     kept = (query >= start) & (key >= sparsity.n_first) & ((key < near) | (key >= far))
     code = torch.unique((block * capacity + key)[kept])
     counts = torch.bincount(code // capacity, minlength=n_blocks)

@@ -18,6 +18,7 @@ from torch import Tensor
 from dragoman.nn.attention.key_blocks import GPU_BLOCKS, KeyBlocks, key_blocks
 from dragoman.nn.attention.sees import Sparsity, scattered
 from dragoman.nn.dropout import hashed_mask
+from dragoman.nn.kernels.listed_attention import listed_attention, supported
 
 CPU_SCORES: Final = 1 << 20  # of queries that see all positions, at once
 GPU_SCORES: Final = 1 << 24
@@ -40,6 +41,8 @@ def gathered_attention(
     `slopes [H]` times the distance is subtracted from scores. `tables`, `[2m + 1, K]` and `[2m + 1, V]`, have a vector
     for each distance from -m to m, added to keys and to values.
     """
+    if tables is None and not dropout and supported(q, v):
+        return listed_attention(q, k, v, lengths, slopes, sparsity)
     random = sparsity.random if sparsity.random is not None else scattered(0)
     seeds = torch.rand(2, device=q.device) if dropout else None
     key_table, value_table = tables if tables is not None else (None, None)
