@@ -103,27 +103,31 @@ def gpu_mib(go: Callable[[], Any]) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
-def process_mib(name: str, length: int, what: str) -> float:
-    """The peak of a new process; freed memory goes back at once, so that it does not hide what follows."""
+def process_mib(name: str, length: int) -> dict[str, float]:
+    """The peaks of a new process; freed memory goes back at once, so that it does not hide what follows."""
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    command = [sys.executable, __file__, "--memory-of", name, str(length), what]
+    command = [sys.executable, __file__, "--memory-of", name, str(length)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    return float(done.stdout) if done.returncode == 0 else math.nan  # it did not fit
+    found: dict[str, float] = json.loads(done.stdout) if done.returncode == 0 else {}
+    return found
 
 
-def own_peak(name: str, length: int, what: str) -> float:
+def own_peaks(name: str, length: int) -> dict[str, float]:
     def highest() -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10
 
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    passes(name, 1024, 1, torch.float32, device)[what]()  # loads what PyTorch loads lazily
-    go = passes(name, length, 1, torch.float32, device)[what]
-    Path("/proc/self/clear_refs").write_text("5")  # the highest so far is what is held now
-    before = highest()
-    go()
-    return highest() - before
+    for go in passes(name, 1024, 1, torch.float32, device).values():
+        go()  # loads what PyTorch loads lazily
+    found = {}
+    for what, go in passes(name, length, 1, torch.float32, device).items():
+        Path("/proc/self/clear_refs").write_text("5")  # the highest so far is what is held now
+        before = highest()
+        go()
+        found[what] = highest() - before
+    return found
 
 
 def exponent(points: dict[int, float]) -> float:
@@ -185,10 +189,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", default="attention_growth.json")
     parser.add_argument("--picture")
-    parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.memory_of is not None:
-        print(own_peak(given.memory_of[0], int(given.memory_of[1]), given.memory_of[2]))
+        print(json.dumps(own_peaks(given.memory_of[0], int(given.memory_of[1]))))
         return
     torch.set_num_threads(1)
     device, dtype = torch.device(given.device), getattr(torch, given.dtype)
@@ -203,10 +207,11 @@ def main() -> None:
             if str(length) in found.get(name, {}) or (name == MASK and length > LONGEST_MASK):
                 continue
             batch = max(1, given.tokens // length) if on_gpu else 1
-            cell = {}
+            cell: dict[str, dict[str, float]] = {}
+            peaks = {} if on_gpu else process_mib(name, length)
             for what, go in passes(name, length, batch, dtype, device).items():
                 took = seconds(go, given.rounds, device) / batch
-                held = gpu_mib(go) / batch if on_gpu else process_mib(name, length, what)
+                held = gpu_mib(go) / batch if on_gpu else peaks.get(what, math.nan)  # none if it did not fit
                 cell[what] = {"ms": 1000 * took, "mib": held}
             found.setdefault(name, {})[str(length)] = cell
             out.write_text(json.dumps(report, indent=1) + "\n")

@@ -18,7 +18,7 @@ from dragoman.nn.attention.sees import SEED_FACTOR, Sparsity, scattered
 from dragoman.nn.kernels import uses_triton
 from dragoman.nn.kernels.packed_attention import supports
 
-LISTED_AT_ONCE: Final = 64
+LISTED_AT_ONCE: Final = 64  # keys; half as many in float32, for GPUs with 100 KiB of shared memory
 LOG2E: Final = math.log2(math.e)
 
 
@@ -59,7 +59,7 @@ def _run(
         *strides, lists.start, length, sparsity.radius, sparsity.n_first,
         min(random.count, 1 << 30) << 32, random.seed * SEED_FACTOR & 0xFFFFFFFF, width**-0.5,
         CAUSAL=sparsity.causal, RANDOM=random.count > 0, ALIBI=slopes is not None, LENGTHS=lengths is not None,
-        K=width, TILE=lists.size, BLOCK=LISTED_AT_ONCE,
+        K=width, TILE=lists.size, BLOCK=LISTED_AT_ONCE // (2 if q.dtype == torch.float32 else 1),
         PRECISION="tf32x3" if q.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
     )  # fmt: skip
 
