@@ -19,7 +19,7 @@ from dragoman.nn.attention.sees import Sparsity
 
 BLOCK_SIZES: Final = (16, 32, 64)
 GATHER_COST: Final = 7.5  # of a key in a list, in comparisons with a query; measured on a CPU
-CPU_BLOCKS: Final = 8  # blocks of queries at once: what they gather fits into the cache
+CPU_BLOCKS: Final = 4  # blocks of queries at once: what they gather fits into the cache
 GPU_BLOCKS: Final = 64  # enough to occupy a GPU
 
 
