@@ -31,6 +31,9 @@ from dragoman.nn import (
     Padded,
     RelativePositions,
     ScaledDotProduct,
+    attend_made,
+    both,
+    causal,
     either,
     everything,
     first,
@@ -133,6 +136,22 @@ def single_passes(name: str, length: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def decoding_step(name: str, length: int, device: torch.device) -> Callable[[], Any]:
+    """A step of the decoder at the last of these positions: what it sees, and attention to cached keys."""
+    q, k, v = (torch.randn(1, HEADS, n, SIZE, device=device) for n in (1, length, length))
+    make, rule = CASES[name]
+    function, rule = make().to(device), causal if rule is everything else both(causal, rule)
+
+    def go() -> None:
+        sees = look(Padded(1, offset=length - 1), Padded(length), rule, device)
+        if name == MASK:
+            sees = replace(sees, mask=sees.dense(device), sparse=None, step=None)
+        with torch.no_grad():
+            attend_made(function, q, k, v, sees)
+
+    return go
+
+
 def exponent(points: dict[int, float]) -> float:
     """The slope of log y over log n."""
     logs = [(math.log(n), math.log(max(y, 1e-9))) for n, y in points.items() if not math.isnan(y)]
@@ -222,6 +241,11 @@ def main() -> None:
             print(f"{name}, {length:,}: {cell}", file=sys.stderr, flush=True)
     title = f"{machine}, {given.dtype}, torch {torch.__version__}"
     print(f"{title}\n\n{table(found, given.lengths)}")
+    print("| decoding step, ms | " + " | ".join(f"{n:,}" for n in given.lengths) + " |")
+    print("|---" * (len(given.lengths) + 1) + "|")
+    for name in given.only:
+        cells = [1000 * seconds(decoding_step(name, n, device), 20, device) for n in given.lengths]
+        print(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |", flush=True)
     if given.picture:
         draw(found, f"Self-attention, 8 heads of 64: {title}", given.picture)
 
