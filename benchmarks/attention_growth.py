@@ -106,15 +106,15 @@ def gpu_mib(go: Callable[[], Any]) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
-def in_a_process(name: str, length: int) -> dict[str, dict[str, float]]:
-    """Milliseconds and MiB of one pass of each kind in a new process.
+def in_a_process(name: str, lengths: list[int]) -> dict[str, dict[str, dict[str, float]]]:
+    """Milliseconds and MiB of one pass of each kind and length in a new process.
 
     Freed memory goes back to the system at once, so that it does not hide what follows.
     """
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    command = [sys.executable, __file__, "--memory-of", name, str(length)]
+    command = [sys.executable, __file__, "--memory-of", name, *map(str, lengths)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(done.stdout)
     return found
 
 
@@ -211,10 +211,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", default="attention_growth.json")
     parser.add_argument("--picture")
-    parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--memory-of", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.memory_of is not None:
-        print(json.dumps(single_passes(given.memory_of[0], int(given.memory_of[1]))))
+        name, *lengths = given.memory_of
+        print(json.dumps({length: single_passes(name, int(length)) for length in lengths}))
         return
     torch.set_num_threads(1)
     device, dtype = torch.device(given.device), getattr(torch, given.dtype)
@@ -224,19 +225,20 @@ def main() -> None:
     report = json.loads(out.read_text()) if out.exists() else {"found": {}}
     report |= {"machine": machine, "torch": torch.__version__, "dtype": given.dtype}
     found = report["found"]
-    for length in given.lengths:
-        for name in given.only:
-            if str(length) in found.get(name, {}) or (name == MASK and length > LONGEST_MASK):
-                continue
+    for name in given.only:
+        known, longest = found.setdefault(name, {}), LONGEST_MASK if name == MASK else max(given.lengths)
+        missing = [n for n in given.lengths if str(n) not in known and n <= longest]
+        single = {} if on_gpu or not missing else in_a_process(name, missing)
+        for length in missing:
             batch = max(1, given.tokens // length) if on_gpu else 1
-            cell = {} if on_gpu else in_a_process(name, length)
+            cell = single.get(str(length), {})
             for what, go in passes(name, length, batch, dtype, device).items():
                 if on_gpu:
                     took = seconds(go, given.rounds, device)
                     cell[what] = {"ms": 1000 * took / batch, "mib": gpu_mib(go) / batch}
                 elif cell[what]["ms"] < 1000 * LONG_SECONDS:
                     cell[what]["ms"] = 1000 * seconds(go, given.rounds, device)
-            found.setdefault(name, {})[str(length)] = cell
+            known[str(length)] = cell
             out.write_text(json.dumps(report, indent=1) + "\n")
             print(f"{name}, {length:,}: {cell}", file=sys.stderr, flush=True)
     title = f"{machine}, {given.dtype}, torch {torch.__version__}"
