@@ -20,8 +20,8 @@ from dragoman.nn.layout import Layout, Packed
 
 Rule = Callable[[Tensor, Tensor], Tensor]
 
-# Use a band only where sentences may be this many times longer than its radius, and longer than this many tokens:
-# for shorter sentences a mask is faster, by two to seven times at 20 to 80 tokens on a CPU.
+# Use a band or gathered keys only where sentences may be this many times longer than what is seen, and longer than this
+# many tokens: for shorter sentences a mask is faster, by two to seven times at 20 to 80 tokens on a CPU.
 WORTH: Final = 8
 SHORT: Final = 200
 
@@ -155,8 +155,8 @@ def sparsity(rule: Rule) -> Sparsity | None:
             return Sparsity(radius=radius)
         case first(count):
             return Sparsity(n_first=count)
-        case scattered():
-            return Sparsity(random=rule)
+        case scattered(count):
+            return Sparsity(random=rule if count else None)
         case either(rules):
             parts = [part for part in map(sparsity, rules) if part is not None and not part.causal]
             random = {part.random for part in parts if part.random is not None}

@@ -44,6 +44,7 @@ RULES = [
     both(causal, window(7)),
     both(causal, scattered(1)),
     first(3),
+    both(causal, either(window(2), first(1), scattered(0))),
     either(window(0), first(40), scattered(1, seed=9)),
 ]
 
@@ -158,9 +159,15 @@ def test_stepping_equals_teacher_forcing_with_few_keys(positions: str) -> None:
             torch.testing.assert_close(logits, watched, atol=1e-5, rtol=1e-5)
             shown = table(model.decoder_sees, t + 1)[t]
             assert torch.equal((maps.decoder[0][0, 0, 0] > 0), shown)
-        sees = look(Padded(1, offset=40), Padded(41), model.decoder_sees, CPU)
+
+
+@pytest.mark.usefixtures("_gathers_always")
+@pytest.mark.parametrize("rule", [rule for rule in RULES if isinstance(rule, both)], ids=str)
+def test_a_step_picks_the_keys_that_it_sees(rule: Rule) -> None:
+    for position in (23, 40, 201):
+        sees = look(Padded(1, offset=position), Padded(position + 1), rule, CPU)
         assert sees.step is not None and sees.step.picked is not None
-        assert torch.equal(sees.step.picked, table(model.decoder_sees, 41)[40].nonzero()[:, 0])
+        assert torch.equal(sees.step.picked, table(rule, position + 1)[position].nonzero()[:, 0])
 
 
 @pytest.mark.usefixtures("_gathers_always")
