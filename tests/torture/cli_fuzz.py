@@ -349,7 +349,7 @@ def main() -> int:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["DRAGOMAN_CACHE"] = str(Path(folder) / "cache")
+        os.environ.setdefault("DRAGOMAN_CACHE", str(Path(folder) / "cache"))
         tally = torture(chosen.first, chosen.count, chosen.seed, Path(folder), chosen.verbose)
     for (command, outcome), times in sorted(tally.items()):
         print(f"  {times:5d}  {command}: {outcome}")

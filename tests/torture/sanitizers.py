@@ -13,6 +13,7 @@ import argparse
 import ctypes
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -149,13 +150,13 @@ def compile_library(target: tuple[str, ...], folder: Path) -> Path:
     return built
 
 
-def torture(models: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
-    """Run so many models, over all kinds of processors that work here: outcomes, and what the sanitizers reported."""
+def torture(models: int, seed: int, kinds: int, folder: Path) -> tuple[Counter[str], list[str]]:
+    """Run so many models, over so many kinds of processors: outcomes, and what the sanitizers reported."""
     tally, reports = Counter[str](), []
     runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout
     environment = {**os.environ, "LD_PRELOAD": runtime.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
     targets = [target for target in build.TARGETS if not any("amx" in flag for flag in target)]
-    libraries = [compile_library(target, folder) for target in targets]
+    libraries = [compile_library(target, folder) for target in targets[:kinds]]
     number, limit = 0, -(-models // len(libraries))
     limit = min(limit, PER_CHILD)
     while number < models:
@@ -187,9 +188,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--builds", type=int, default=len(build.TARGETS), help="for so many kinds of processors")
     options = parser.parse_args()
+    if shutil.which("cc") is None:
+        print("no C compiler: nothing is tried")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
-        tally, reports = torture(options.models, options.seed, Path(folder))
+        tally, reports = torture(options.models, options.seed, options.builds, Path(folder))
     print(f"{tally.total()} models: {dict(sorted(tally.items()))}; {len(reports)} reports")
     return 1 if reports else 0
 
