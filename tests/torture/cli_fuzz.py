@@ -219,7 +219,7 @@ def contents(place: Path) -> dict[str, str]:
     return {
         str(path.relative_to(place)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in place.rglob("*")
-        if path.is_file()
+        if path.is_file() and not path.is_symlink()
     }
 
 
@@ -291,6 +291,8 @@ def judge(words: list[str], code: int, stopped: bool, said: str, before: dict[st
     named += [word.partition("=")[2] for word in words if word.startswith(tuple(f"{name}=" for name in OUTPUTS))]
     if words[0] == "finish" or words[:2] == ["trees", "lines"]:
         named += words[1:]
+
+    named += ["en.txt"] if "link" in named else []  # a link is followed
 
     def may_change(path: str) -> bool:
         return any(path == (place := os.path.normpath(name)) or path.startswith(f"{place}/") for name in named if name)
