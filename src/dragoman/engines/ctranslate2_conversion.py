@@ -20,7 +20,7 @@ from dragoman.files import MANIFEST, check_new_directory, manifest_entries, stag
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import read_recipe
-from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
+from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, read_weights, tensor_layout
 from dragoman.native.cache import private_directory, read_private
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 from dragoman.values import plural, suggest
@@ -92,7 +92,7 @@ def to_ctranslate2(
     if part := unsupported_by_ctranslate2(recipe):
         message = f"CTranslate2 does not support {part}; convert a model with the paper's layers"
         raise DragomanError(message, code="unsupported_model")
-    weights = map_weights(directory)
+    weights = read_weights(directory)
     if weights is None:
         message = f"the weights of {directory} are not float32; pass a model written by `dragoman train`"
         raise DragomanError(message, code="unsupported_precision")
@@ -106,7 +106,7 @@ def to_ctranslate2(
     layers, pre_norm = (recipe.encoder_layers, recipe.decoder_layers), recipe.norm_order == "pre"
     activation = getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation])
     spec = TransformerSpec.from_config(layers, recipe.n_heads, pre_norm=pre_norm, activation=activation)
-    fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantized in place
+    fill_weights(spec, recipe, dict(weights))  # quantized in place
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
     source_names, target_names = ([SPECIAL_NAMES.get(i, str(i)) for i in range(size)] for size in (source, target))

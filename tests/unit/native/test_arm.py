@@ -13,7 +13,7 @@ from emulated import Emulated, program
 from dragoman.config import ModelRecipe
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.torch import TorchEngine
-from dragoman.modeldir.weights import map_weights
+from dragoman.modeldir.weights import read_weights
 from dragoman.search.types import Hypothesis, Search
 from random_models import RECIPES, sentences, write_random
 
@@ -43,7 +43,7 @@ def on_arm(cpu: str, built: Path, model: tuple[Path, ModelRecipe, tuple[int, int
     room = directory.with_name(f"{cpu}-{quantize}")
     room.mkdir()
     code: Any = Emulated([EMULATOR, "-cpu", cpu, str(built)], recipe, vocabulary, room)
-    weights = map_weights(directory)
+    weights = read_weights(directory)
     assert weights is not None
     return NativeEngine(code, recipe, vocabulary, weights, 1, quantize)
 
