@@ -24,11 +24,11 @@ def short(seed: int, held_out: bool) -> Iterator[str]:
 ALL = reverse_digits.strings
 
 
-def exact(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> float:
-    """The share of unseen strings of 2 to 5 digits that come out right after 150 steps."""
+def exact(monkeypatch: pytest.MonkeyPatch, steps: int, **changes: Any) -> float:
+    """The share of unseen strings of 2 to 5 digits that come out right after so many steps."""
     monkeypatch.setattr(reverse_digits, "strings", short)
     recipe = replace(reverse_digits.RECIPE, d_model=48, d_ff=96, **changes)
-    model = reverse_digits.train(recipe, steps=150, batch=96, peak=8e-3)
+    model = reverse_digits.train(recipe, steps=steps, batch=96, peak=8e-3)
     stream = short(seed=2, held_out=True)
     unseen = [next(stream) for _ in range(UNSEEN)]
     answers = reverse_digits.write(model, unseen, longest=7)
@@ -48,8 +48,9 @@ def exact(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> float:
     ids=lambda c: next(iter(c.values())),
 )
 def test_it_learns(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert exact(monkeypatch, **changes) >= 0.45  # 0.56 with ALiBi, 0.96 and more with the others, with two seeds
+    steps = 200 if changes.get("positions") == "alibi" else 150  # ALiBi learns it more slowly
+    assert exact(monkeypatch, steps, **changes) >= 0.7  # 0.83 to 0.89 with ALiBi, 0.94 to 1 else, with three seeds
 
 
 def test_without_positions_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert exact(monkeypatch, positions="none") <= 0.3  # 0.2: the short ones, and luck
+    assert exact(monkeypatch, 200, positions="none") <= 0.3  # 0.20 to 0.23: the short ones, and luck
