@@ -22,6 +22,7 @@ from dragoman.nn.kernels.listed_attention import listed_attention, supported
 
 CPU_SCORES: Final = 1 << 20  # of queries that see all positions, at once
 GPU_SCORES: Final = 1 << 24
+KEYS_AT_ONCE: Final = 4096  # whose gradients from such queries are computed at once
 STRIDE: Final = 0.6180339887  # between the random seeds of blocks: the golden ratio keeps them apart
 
 
@@ -84,13 +85,15 @@ class _Part:
             return x[:, :, None]
         return x.index_select(2, self._index(x)).view(*x.shape[:2], len(self.distance), -1, x.shape[-1])
 
-    def add(self, total: Tensor, x: Tensor) -> None:
-        """The reverse for gradients: add `x [B, H, N, M, C]` to the listed keys of `total`."""
+    def add(self, total: Tensor, weights: Tensor, x: Tensor) -> None:
+        """The reverse for gradients: add `weights [B, H, N, T, M]`, transposed, times `x` to the listed keys."""
         total = total[self.rows]
-        if self.blocks is None:
-            total += x[:, :, 0]
-        else:
-            total.index_add_(2, self._index(total), x.flatten(2, 3).to(total.dtype))
+        if self.blocks is not None:
+            total.index_add_(2, self._index(total), (weights.mT @ x).flatten(2, 3).to(total.dtype))
+            return
+        for start in range(0, total.shape[2], KEYS_AT_ONCE):
+            some = slice(start, start + KEYS_AT_ONCE)
+            total[:, :, some] += (weights[:, :, 0, :, some].mT @ x[:, :, 0]).to(total.dtype)
 
     def _index(self, x: Tensor) -> Tensor:
         assert self.blocks is not None
@@ -237,7 +240,7 @@ def _gathered_attention_backward(
             weights = part.weights(queries, keys, slopes, key_table)
             kept = _kept(part, weights, seeds, dropout)
             used = (weights if kept is None else weights * kept).to(v.dtype)
-            part.add(dv, used.mT @ slope)
+            part.add(dv, used, slope)
             d_weights = slope @ values.mT
             if value_table is not None:
                 d_weights = d_weights + (slope @ value_table.mT).gather(-1, part.buckets(value_table, d_weights))
@@ -252,7 +255,7 @@ def _gathered_attention_backward(
                 d_queries = d_queries + sums @ key_table
                 tables[0] += (sums.flatten(0, 3).mT @ queries.flatten(0, 3)).to(exact)
             part.write(dq, d_queries)
-            part.add(dk, d_scores.mT @ queries)
+            part.add(dk, d_scores, queries)
     return dq, dk.to(k.dtype), dv.to(v.dtype), tables[0], tables[1]
 
 

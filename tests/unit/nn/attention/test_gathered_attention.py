@@ -51,7 +51,9 @@ RULES = [
 
 @pytest.fixture
 def _gathers_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gather also where sentences are short and a mask would be faster."""
+    """Gather also where sentences are short and a mask would be faster; a few queries and keys at a time."""
+    monkeypatch.setattr("dragoman.nn.kernels.gathered_attention.CPU_SCORES", 500)
+    monkeypatch.setattr("dragoman.nn.kernels.gathered_attention.KEYS_AT_ONCE", 64)
     monkeypatch.setattr("dragoman.nn.attention.sees.SHORT", 0)
     monkeypatch.setattr("dragoman.nn.attention.sees.WORTH", 0)
 
