@@ -43,6 +43,7 @@ from dragoman.training.run_record import (
 from dragoman.training.selection import SelectedWeights, select_weights
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import Evaluate, Trainer
+from dragoman.training.workload import TranslationWorkload
 
 
 def is_finished(out: Path) -> bool:
@@ -147,9 +148,8 @@ def make_trainer(
         model,
         recipe.train,
         out / TRAINING,
-        lambda state: prepared.loader(recipe.data, rank=ranks.rank, world=ranks.world, state=state),
+        TranslationWorkload(prepared, recipe, ranks),
         d_model=recipe.model.d_model,
-        pad=PAD,
         evaluate=evaluate,
         fine_tuning=fine_tuning,
         reporter=reporter,
