@@ -11,7 +11,7 @@ from typing import Final
 import torch
 
 from dragoman.config import Recipe, toml_value, unused_keys
-from dragoman.config.recipe import apply_changes
+from dragoman.config.sectioned import apply_changes
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare_corpora
