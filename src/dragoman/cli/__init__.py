@@ -37,6 +37,9 @@ COMMAND_GROUPS = {
         "score": "Print the log-probability of given translations.",
         "inspect": "Show attention, heads, alignments and positions.",
     },
+    "Series": {
+        "forecast": "Train on series of numbers, predict, and evaluate.",
+    },
     "Models": {
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
         "average": "Average checkpoints or models into one model.",

@@ -37,10 +37,8 @@ def read_forecast_info(directory: Path) -> ForecastInfo:
     path = directory / INFO
     try:
         table: dict[str, Any] = parse_json(path.read_bytes())
-        names, numbers = table["columns"], [table["mean"], table["scale"]]
-        info = ForecastInfo(
-            tuple(names), *map(tuple, numbers), *(table[key] for key in ("time_column", "step", "season", "license"))
-        )
+        lists: dict[str, Any] = {key: tuple(table[key]) for key in ("columns", "mean", "scale")}
+        info = ForecastInfo(**lists, **{key: table[key] for key in ("time_column", "step", "season", "license")})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     if table.get("format") != MODEL_FORMAT:

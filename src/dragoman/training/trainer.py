@@ -194,8 +194,8 @@ class Trainer:
             self.save()
         if any(stops) and not self.finished():
             raise InterruptedTrainingError(
-                f"stopped after step {step}, which is saved; run the same command to resume, or `dragoman finish "
-                f"{self.directory.parent}` to write a model from the checkpoints so far",
+                f"stopped after step {step}, which is saved; run the same command to resume, or "
+                f"{self.workload.advice(self.directory.parent, step)}",
                 signal.SIGINT if stops[0] else signal.SIGTERM,
             )
 

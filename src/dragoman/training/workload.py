@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 import torch
@@ -52,6 +53,10 @@ class Workload(Protocol):
     def figure(self) -> str:
         """Name in the log of the plain loss, which is reported beside the one that is minimized."""
 
+    @property
+    def curve(self) -> tuple[str, str]:
+        """The figure of the log that the training curve shows, and the label of its axis."""
+
     def loader(self, state: int) -> AbstractContextManager[Iterator[Any]]:
         """This rank's batches from a state of the loader on."""
 
@@ -67,6 +72,9 @@ class Workload(Protocol):
     def empty_batch(self, device: torch.device) -> Any:
         """A batch with a gradient of 0 for every weight."""
 
+    def advice(self, directory: Path, step: int) -> str:
+        """How to end a run that was stopped after a step and saved in `directory`, beside resuming it."""
+
 
 @dataclass(frozen=True)
 class TranslationWorkload:
@@ -76,6 +84,7 @@ class TranslationWorkload:
     recipe: Recipe
     ranks: Ranks
     figure: str = "nll"
+    curve: tuple[str, str] = ("nll", "cross-entropy per target token")
 
     def loader(self, state: int) -> Loader:
         """This rank's batches from a state of the loader on."""
@@ -97,3 +106,7 @@ class TranslationWorkload:
     def empty_batch(self, device: torch.device) -> Batch:
         """A batch of one empty sentence."""
         return empty_batch(device)
+
+    def advice(self, directory: Path, step: int) -> str:
+        """How to write a model early."""
+        return f"`dragoman finish {directory}` to write a model from the checkpoints so far"

@@ -1,0 +1,43 @@
+"""The loss of a forecaster, as a sum over predicted values, in standardized units."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import ForecastRecipe
+from dragoman.forecast.model import Forecaster
+from dragoman.forecast.quantiles import pinball_loss
+from dragoman.forecast.windows import WindowBatch, Windows
+from dragoman.training.loss.cross_entropy import LossSum
+
+
+def forecast_errors(predicted: Tensor, actual: Tensor, recipe: ForecastRecipe) -> Tensor:
+    """The loss of each value: squared, absolute or pinball, `[...]` for predictions `[..., Q]`."""
+    if recipe.quantiles:
+        return pinball_loss(predicted, actual, recipe.quantiles)
+    error = predicted[..., 0] - actual
+    return error.square() if recipe.loss == "mse" else error.abs()
+
+
+class ForecastLoss(nn.Module):
+    """A forecaster with its loss as one module, and the series it is trained on as buffers on its device."""
+
+    values: Tensor
+    calendar: Tensor
+
+    def __init__(self, model: Forecaster, windows: Windows) -> None:
+        super().__init__()
+        self.model, self.settings = model, model.settings
+        self.register_buffer("values", windows.values, persistent=False)
+        self.register_buffer("calendar", windows.calendar, persistent=False)
+
+    def forward(self, batch: WindowBatch) -> LossSum:
+        """The loss over all predicted values of a batch, and beside it the squared error of the point forecast."""
+        windows = Windows(self.values, self.calendar, self.settings.look_back, self.settings.horizon)
+        past, calendar = windows.past(batch.starts)
+        future = windows.future(batch.starts)
+        predicted = self.model(past, calendar, future)
+        with torch.no_grad():
+            squared = (predicted[..., self.model.median] - future).square().sum()
+        return LossSum(forecast_errors(predicted, future, self.settings).sum(), squared)
