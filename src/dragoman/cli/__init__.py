@@ -160,6 +160,8 @@ def wants_json(args: Sequence[str]) -> bool:
     if "--json" not in args or name not in COMMANDS:
         return False
     command = group.get_command(click.Context(group), name)
+    if isinstance(command, click.Group):
+        command = next((each for word, each in command.commands.items() if word in args), None)
     return command is not None and any("--json" in option.opts for option in command.params)
 
 

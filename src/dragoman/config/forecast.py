@@ -176,7 +176,7 @@ class ForecasterRecipe(SectionedRecipe):
         """Keys that have no effect on a forecaster."""
         match section:
             case "model":
-                return {*UNUSED_MODEL_KEYS, *(() if self.forecast.mode == "decoder" else ("decoder_layers",))}
+                return {*UNUSED_MODEL_KEYS}
             case "train":
                 return {*NO_EFFECT}
             case _:
