@@ -69,7 +69,6 @@ def main() -> None:
                 against=given.model,
                 metrics=["BLEU"],
                 beam=given.beam,
-                device="cpu",
                 reporter=quiet,
             )
             for test, score in zip(names, found.results, strict=True):

@@ -6,14 +6,19 @@ both in the site and where the repository is browsed.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import dragoman
+
+sys.path.append(str(Path(__file__).parent))
 
 project = "Dragoman"
 author = "The Dragoman authors"
 copyright = "The Dragoman authors"  # noqa: A001  # Sphinx's name
 version = release = dragoman.__version__
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "chinese"]
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "benchmarks/results/*.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 exclude_patterns = ["docs/_build", ".venv", ".git", "src", "tests", "runs"]

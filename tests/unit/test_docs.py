@@ -60,5 +60,6 @@ def test_lines_are_short(path: Path) -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^((?:tutorial|howto|reference|explanation)/[\w-]+)$", index, re.MULTILINE))
+    pattern = r"^((?:zh/)?(?:tutorial|howto|reference|explanation)/[\w-]+|zh/index)$"
+    listed = set(re.findall(pattern, index, re.MULTILINE))
     assert listed == {str(path.relative_to(ROOT / "docs").with_suffix("")) for path in PAGES} - {"index"}

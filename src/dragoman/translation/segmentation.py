@@ -1,7 +1,8 @@
 """Split text into segments that the model translates well, and keep their layout.
 
-Lines keep their breaks and indentation. A line is split into sentences, and neighboring sentences are joined again if
-the training data had such lines. Segments that are still too long are split into parts, after a clause if possible.
+Lines keep their breaks, indentation and bullets. A line is split into sentences, and neighboring sentences are joined
+again if the training data had such lines. Segments that are still too long are split into parts, after a clause if
+possible.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from dragoman.translation.options import SplitMode
 
 Ids = tuple[int, ...]
 LONG_LINE: Final = 8_000  # characters; a server cuts longer lines before it finds sentences, so that each call is short
+BEFORE_LINE: Final = re.compile(r"\s*([-*•‣◦▪–]\s+)?(?=\S)")  # indentation, and the bullet of a list
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
 
 
 class LineLayout(NamedTuple):
-    """A line: the white space around it, including empty lines before it, and its number of segments."""
+    """A line: what surrounds it, such as empty lines, indentation and a bullet, and its number of segments."""
 
     before: str
     n_segments: int
@@ -67,7 +69,8 @@ class Segmenter:
             lines: list[LineLayout] = []
             blank: list[str] = []  # joined once: a text may have a million empty lines
             for raw in text.splitlines(keepends=True):
-                content = raw.strip()
+                before = self.before_line(raw, split)
+                content = raw[len(before) :].rstrip()
                 if not content:
                     blank.append(raw)
                     continue
@@ -78,13 +81,18 @@ class Segmenter:
                     found = [segment for piece in pieces for segment in self.split_line(piece, split)]
                     found = [part for segment in found for part in split_characters(segment, max_characters)]
                 segments += found
-                before = raw[: len(raw) - len(raw.lstrip())]
                 lines.append(LineLayout("".join(blank) + before, len(found), raw[len(before) + len(content) :]))
                 blank.clear()
             if blank:
                 lines.append(LineLayout("".join(blank), 0, ""))
             layouts.append(Layout(tuple(lines)))
         return layouts, segments
+
+    @staticmethod
+    def before_line(raw: str, split: SplitMode) -> str:
+        """The white space and the bullet before the text of a line; without splitting, bullets are text."""
+        found = BEFORE_LINE.match(raw) if split != "never" else None
+        return found[0] if found else raw[: len(raw) - len(raw.lstrip())]
 
     def split_line(self, line: str, split: SplitMode = "auto") -> list[str]:
         """The segments of a line: itself, its sentences, or groups of neighboring sentences."""

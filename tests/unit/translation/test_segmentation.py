@@ -47,6 +47,15 @@ def test_lines_keep_their_ends_and_their_indentation() -> None:
     assert [answer.text for answer in found] == ["  EINS\r\n\r\n\tZWEI DREI \n", "", " \n"]
 
 
+def test_lists_keep_their_bullets() -> None:
+    text = "Shopping:\n  - 2 eggs\n* milk\n•\tsalt\n-5 degrees\n-\n- \n"
+    layouts, sentences = split_texts([text], "auto")
+    assert sentences == ["Shopping:", "2 eggs", "milk", "salt", "-5 degrees", "-", "-"]
+    (answer,) = join_texts(layouts, [Translation(sentence.upper()) for sentence in sentences])
+    assert answer.text == text.upper()
+    assert split_texts(["- 2 eggs"], "never")[1] == ["- 2 eggs"]
+
+
 def test_a_line_in_parts_is_joined_with_spaces_where_the_script_has_them() -> None:
     layouts, _ = split_texts(["One. Two.\nThree. Four."], "sentences")
     texts = ["Eins.", "Zwei.", "一。", "二。"]
