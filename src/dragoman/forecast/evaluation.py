@@ -48,6 +48,7 @@ def measure_errors(
     size = max(1, EVALUATED_ROWS.get(device.type, 1_024) // count)
     squared, absolute = (torch.zeros(count, dtype=torch.float64, device=device) for _ in range(2))
     loss = inside = torch.zeros((), dtype=torch.float64, device=device)
+    levels = torch.tensor(recipe.quantiles, device=device)
     median = recipe.quantiles.index(0.5) if recipe.quantiles else 0
     for first in range(0, len(starts), size):
         check()
@@ -58,7 +59,7 @@ def measure_errors(
         squared += error.double().square().sum((0, 2))
         absolute += error.double().abs().sum((0, 2))
         if quantiles or not recipe.quantiles:
-            loss = loss + forecast_errors(predicted, future, recipe).double().sum()
+            loss = loss + forecast_errors(predicted, future, recipe, levels).double().sum()
         if quantiles:
             inside = inside + ((future >= predicted[..., 0]) & (future <= predicted[..., -1])).double().sum()
     values = len(starts) * windows.horizon

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,8 +15,7 @@ def ordered_quantiles(raw: Tensor, median: int) -> Tensor:
     return torch.cat([below, center, above], -1)
 
 
-def pinball_loss(predicted: Tensor, actual: Tensor, quantiles: Sequence[float]) -> Tensor:
+def pinball_loss(predicted: Tensor, actual: Tensor, levels: Tensor) -> Tensor:
     """The mean over quantiles of max(q e, (q - 1) e), with e = actual - predicted; `[...]` for `[..., Q]`."""
-    levels = torch.tensor(quantiles, device=predicted.device, dtype=predicted.dtype)
     error = actual[..., None] - predicted
     return torch.maximum(levels * error, (levels - 1) * error).mean(-1)

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from dragoman.config import ForecasterRecipe
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive
+from dragoman.forecast.loss import ForecastLoss
 from dragoman.forecast.model import DecoderForecaster, DirectForecaster, build_forecaster
 from dragoman.forecast.normalization import InstanceNormalization
 from dragoman.forecast.quantiles import ordered_quantiles, pinball_loss
-from dragoman.forecast.windows import Windows
+from dragoman.forecast.windows import WindowBatch, Windows
 from dragoman.models.seq2seq import AttentionMaps
 from raising import raises
 
@@ -209,14 +210,14 @@ def test_ordered_quantiles_are_those_of_a_loop() -> None:
 def test_the_pinball_loss_is_minimal_at_the_quantile() -> None:
     actual = torch.randn(5, 3)
     predicted = torch.randn(5, 3, 2)
-    found = pinball_loss(predicted, actual, (0.5, 0.9))
+    found = pinball_loss(predicted, actual, torch.tensor([0.5, 0.9]))
     for i in np.ndindex(5, 3):
         errors = [actual[i] - predicted[(*i, q)] for q in (0, 1)]
         expected = sum(max(q * e, (q - 1) * e) for q, e in zip((0.5, 0.9), errors, strict=True)) / 2
         torch.testing.assert_close(found[i], expected)
     sample = torch.randn(20_001)
     grid = torch.linspace(-2, 2, 401)
-    losses = torch.stack([pinball_loss(x.expand(len(sample), 1), sample, (0.9,)).mean() for x in grid])
+    losses = torch.stack([pinball_loss(x.expand(len(sample), 1), sample, torch.tensor([0.9])).mean() for x in grid])
     assert abs(grid[losses.argmin()] - sample.quantile(0.9)) < 0.02
 
 
@@ -287,3 +288,20 @@ def test_wrong_settings_and_shapes() -> None:
     model, past, _, calendar = random_forecaster()
     with raises(ShapeError, "shape_mismatch"):
         model.predict(past[..., 1:], calendar)
+
+
+@pytest.mark.parametrize("mode", ["direct", "decoder"])
+def test_the_loss_compiles_to_one_graph(mode: str) -> None:
+    model, *_ = random_forecaster(
+        *(f"forecast.mode={mode}", "model.norm=batch", 'forecast.calendar=["hour"]', "forecast.quantiles=[0.1,0.5]"),
+        *("model.encoder_layers=1", "model.decoder_layers=1"),
+    )
+    windows = Windows(torch.randn(C, 60), torch.randn(60, 2), L, T)
+    task, batch = ForecastLoss(model, windows), WindowBatch(torch.tensor([0, 7, 20]), 1, 1, 0)
+    torch._dynamo.reset()
+    compiled = torch.compile(task, backend="eager", fullgraph=True)(batch)
+    plain = task(batch)
+    torch.testing.assert_close((compiled.smoothed, compiled.plain), (plain.smoothed, plain.plain))
+    predicted = model(*windows.past(batch.starts), windows.future(batch.starts))
+    squared = (predicted[..., 1] - windows.future(batch.starts)).square().sum()
+    torch.testing.assert_close(plain.plain, squared.detach())
