@@ -62,12 +62,12 @@ def read_csv(path: Path) -> Table:
                 raise DataError(
                     f"{path}, line {reader.line_num} has {plural(len(row), 'field')}, but the header has "
                     f"{len(names)}; repair the line",
-                    code="malformed_row",
+                    code="wrong_columns",
                 )
             rows.append(row)
             lines.append(reader.line_num)
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}; check its quotes", code="malformed_row") from None
+        raise DataError(f"{path}, line {reader.line_num}: {error}; check its quotes", code="wrong_columns") from None
     check_names(path, names)
     if not rows:
         raise DataError(f"{path} has no rows below its header; give a table of numbers", code="no_data")
@@ -86,7 +86,7 @@ def read_parquet(path: Path) -> Table:
         table = parquet.read_table(io.BytesIO(content))
         columns: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in table.column_names}
     except FileNotFoundError:
-        raise DataError(f"there is no file {path}", code="file_not_found") from None
+        raise DataError(f"there is no file {path}", code="file_missing") from None
     except (ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}", code="wrong_file_format") from None
     check_names(path, list(columns))
@@ -100,4 +100,4 @@ def check_names(path: Path, names: list[str]) -> None:
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if not names or not all(names) or twice:
         what = f"has two columns {twice[0]!r}" if twice else "has a column without a name"
-        raise DataError(f"the header of {path} {what}; name every column once", code="malformed_row")
+        raise DataError(f"the header of {path} {what}; name every column once", code="wrong_columns")

@@ -65,7 +65,7 @@ def test_a_table_without_time_stamps_is_a_series_of_rows(tmp_path: Path) -> None
         (["2024-01-01,1", "2024-01-03,2", "2024-01-02,3"], "times_not_sorted", "line 4"),
         (["2024-01-01,1", "2024-01-02,2", "2024-01-03,3", "2024-01-05,3"], "irregular_times", "line 5"),
         (["2024-01-01,1", "yesterday,2", "2024-01-03,3"], "invalid_time", "line 3"),
-        (["2024-01-01,1", "2024-01-02,2,3"], "malformed_row", "line 3"),
+        (["2024-01-01,1", "2024-01-02,2,3"], "wrong_columns", "line 3"),
         (["2024-01-01,1"], "too_few_rows", "line 2"),
         ([], "no_data", "data.csv"),
     ],
@@ -107,7 +107,7 @@ def test_wrong_columns_are_named(tmp_path: Path) -> None:
         read_series(path, ["load", "load"])
     with raises(DataError, "conflicting_options", "date"):
         read_series(path, ["date"], time="date")
-    with raises(DataError, "malformed_row", "'a'"):
+    with raises(DataError, "wrong_columns", "'a'"):
         read_series(written(tmp_path, "a,a", "1,2"))
     with raises(DataError, "no_data"):
         read_series(written(tmp_path, "date,name", "2024-01-01,x", "2024-01-02,y"))
