@@ -48,6 +48,6 @@ def draw_forecast(forecast: Forecast, path: str | Path) -> str:
         bottom.set_yticks([])
         for axis in (top, bottom):
             axis.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False, fontsize=9, loc="upper left", ncols=4)
+    axes[0].legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0)
     figure.suptitle(f"{forecast.model}: the next {len(forecast.values)} time steps")
     return save_figure(figure, path)

@@ -34,7 +34,14 @@ from dragoman.training.defaults import Choice
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.base_model import BaseModel
 from dragoman.training.run import is_early, is_finished, open_run, save_result, write_model, writing_into
-from dragoman.training.run_record import RUN, RunRecord, as_plain_json, check_output_directory, check_record
+from dragoman.training.run_record import (
+    RUN,
+    RunRecord,
+    as_plain_json,
+    check_output_directory,
+    check_record,
+    read_record,
+)
 from dragoman.training.selection import SelectedWeights
 from dragoman.training.session import use_recorded_threads
 from dragoman.training.speed import threads_kept
@@ -121,19 +128,22 @@ def run_record(series: Series, recipe: ForecasterRecipe, ranks: Ranks) -> RunRec
 
 def run_training(series: Series, recipe: ForecasterRecipe, out: Path, reporter: Reporter, ranks: Ranks) -> None:
     """Train a forecaster to the end, or do nothing if the run is finished; the same call resumes a stopped run."""
-    with threads_kept():
-        check_output_directory(out)
-        path = out / TRAINING / RUN
-        before = RunRecord.read(path) if path.exists() else None
-        use_recorded_threads(before, ranks)
-        if is_finished(out) and not is_early(out):
-            known = check_record(path, run_record(series, recipe, ranks))
-            if known is None or recipe.train.steps <= known.recipe_of_kind().train.steps:
-                reporter.note(f"{out} is finished; nothing to do (set a larger train.steps to train on)")
-                return
-        with ranks.guard():
-            train_and_write(series, recipe, out, reporter, ranks)
+    with ranks.guard(), threads_kept():
+        use_recorded_threads(read_record(out), ranks)
+        if ranks.broadcast(lambda: is_complete(series, recipe, out, ranks)):
+            reporter.note(f"{out} is finished; nothing to do (set a larger train.steps to train on)")
+            return
+        train_and_write(series, recipe, out, reporter, ranks)
         reporter.note(f"{out} is finished")
+
+
+def is_complete(series: Series, recipe: ForecasterRecipe, out: Path, ranks: Ranks) -> bool:
+    """Whether `out` holds the finished model of this run; reject what belongs to another run."""
+    check_output_directory(out)
+    if not is_finished(out) or is_early(out):
+        return False
+    known = check_record(out / TRAINING / RUN, run_record(series, recipe, ranks))
+    return known is None or recipe.train.steps <= known.recipe_of_kind().train.steps
 
 
 def train_and_write(series: Series, recipe: ForecasterRecipe, out: Path, reporter: Reporter, ranks: Ranks) -> None:

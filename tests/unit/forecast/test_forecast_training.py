@@ -12,17 +12,23 @@ import torch
 
 import dragoman.training.run
 from dragoman import forecast
-from dragoman.api import finish
+from dragoman.api import average, finish
+from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError, DataError, ModelNotFoundError, RecipeError, TrainingError
 from dragoman.forecast.api import attention_to_past
 from dragoman.forecast.picture import draw_forecast
+from dragoman.forecast.windows import WindowBatch
 from dragoman.models.seq2seq import AttentionMaps
 from dragoman.progress import SilentReporter
+from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.steps.cuda_graph import CudaGraphSteps
+from dragoman.training.steps.eager import supports_cuda_graph
 from dragoman.translation.translator import Translator
+from no_gpu import stand_in
 from raising import raises
 from small_series import TINY, write_series
 from tiny_model import write_tiny_model
-from tiny_run import Crash, CrashAt, difference, outcome
+from tiny_run import Crash, CrashAt, difference, outcome, weights_of
 
 SILENT = SilentReporter()
 
@@ -64,6 +70,28 @@ def test_training_learns_and_logs(tmp_path: Path) -> None:
     assert set(result.metrics) == {"loss", "mse", "mae"}
     card = (tmp_path / "m" / "card.md").read_text(encoding="utf-8")
     assert all(words in card for words in ("load, heat", "data.csv", "seasonal naive", f"{result.metrics['mse']:.4f}"))
+
+
+def test_cuda_graph_steps_come_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_series(tmp_path / "data.csv", rows=150)
+    changes = ("model.dropout=0.0", "train.epsilon=1e-3", "train.compile=true")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "compile", lambda module, **_: module)
+        train(data, tmp_path / "eager", *changes)
+    used: list[object] = []
+    stand_in(monkeypatch.setattr)
+    monkeypatch.setattr("dragoman.training.trainer.supports_cuda_graph", lambda *_: True)
+    monkeypatch.setattr(CudaGraphSteps, "_run", lambda steps, run=CudaGraphSteps._run: (used.append(steps), run(steps)))
+    train(data, tmp_path / "graph", *changes)
+    assert len(used) == 12
+    for name, weight in weights_of(tmp_path / "eager", 12).items():
+        torch.testing.assert_close(weights_of(tmp_path / "graph", 12)[name], weight, rtol=1e-4, atol=1e-6)
+
+
+def test_batches_have_one_shape_as_cuda_graphs_need() -> None:
+    batch = WindowBatch(torch.zeros(3, dtype=torch.int64), 1, 1, 0)
+    gpu = Ranks(device=torch.device("cuda"))
+    assert supports_cuda_graph(TrainRecipe(compile=True), gpu, batch, torch.nn.Linear(1, 1))
 
 
 def test_the_same_call_does_nothing_and_other_data_are_rejected(folder: Path, tmp_path: Path) -> None:
@@ -171,6 +199,8 @@ def test_the_picture_is_drawn(folder: Path, tmp_path: Path) -> None:
 def test_models_of_the_other_kind_are_rejected(folder: Path, tmp_path: Path) -> None:
     with raises(ModelNotFoundError, "wrong_model_kind", "forecast"):
         Translator.load(folder / "direct")
+    with raises(ModelNotFoundError, "wrong_model_kind"):
+        average(folder / "direct", out=tmp_path / "average")
     write_tiny_model(tmp_path / "translator")
     with raises(ModelNotFoundError, "wrong_model_kind", "translate"):
         forecast.load(tmp_path / "translator")
