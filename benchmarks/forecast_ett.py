@@ -28,8 +28,8 @@ SIZES = (
     *("model.d_model=16", "model.n_heads=4", "model.d_ff=128", "model.encoder_layers=3", "model.decoder_layers=2"),
     *("model.dropout=0.3", "forecast.split=[8640,2880,2880]", "forecast.batch_windows=128"),
     *("train.precision=float32", "train.schedule=cosine", "train.beta2=0.999", "train.epsilon=1e-8"),
-    *("train.learning_rate=0.0005", "train.steps=1000", "train.warmup_steps=100", "train.evaluate_every=100"),
-    *("train.save_every=100", "train.log_every=100", "train.average=3", "train.keep=5"),
+    *("train.learning_rate=0.0005", "train.steps=1000", "train.warmup_steps=100", "train.evaluate_every=50"),
+    *("train.save_every=50", "train.log_every=50", "train.average=3", "train.keep=5"),
 )
 VALUES = ("forecast.patch=1", "forecast.stride=1", "forecast.valid_windows=128")
 PATCHES = ("forecast.patch=16", "forecast.stride=8", "forecast.valid_windows=512")
@@ -194,7 +194,8 @@ def main() -> None:
                     break
                 done = next(as_completed(running))
                 row = running.pop(done)
-                print(f"{row}: {done.result():.1f} s of training", flush=True)
+                error = done.exception()  # the other rows go on
+                print(f"{row}: {f'{done.result():.1f} s of training' if error is None else repr(error)}", flush=True)
     missing = write_tables(options.out)
     print((options.out / "forecast_ett.md").read_text())
     print(f"{missing} rows are missing" if missing else "complete", flush=True)

@@ -9,9 +9,9 @@ print(forecast.predict("model", "data.csv").to_csv())
 
 from dragoman.config import ForecasterRecipe, ForecastRecipe
 from dragoman.forecast.api import Forecast, ForecastTraining, LoadedForecaster, evaluate, load, predict, train
+from dragoman.forecast.data.series import Series, read_series
 from dragoman.forecast.evaluation import ForecastReport
 from dragoman.forecast.model import DecoderForecaster, DirectForecaster, Forecaster
-from dragoman.forecast.series import Series, read_series
 
 __all__ = [
     "DecoderForecaster",

@@ -20,11 +20,11 @@ from dragoman.engines.select import check_device
 from dragoman.errors import DataError
 from dragoman.files import write_output
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive, without_calendar
+from dragoman.forecast.data.series import Missing, Series, read_series
+from dragoman.forecast.data.windows import Part, Scale, Windows, split_rows, window_starts
 from dragoman.forecast.evaluation import Errors, ForecastReport, measure_errors
 from dragoman.forecast.model import Forecaster, build_forecaster
-from dragoman.forecast.run import choose_recipe, run_training
-from dragoman.forecast.series import Missing, Series, read_series
-from dragoman.forecast.windows import Part, Scale, Windows, split_rows, window_starts
+from dragoman.forecast.run import choose_recipe, train_forecaster
 from dragoman.modeldir.forecast_info import ForecastInfo, read_forecast_info
 from dragoman.modeldir.layout import RECIPE, TRAINING, WEIGHTS, verify_model_cached
 from dragoman.modeldir.locate import find_model, model_name
@@ -140,7 +140,7 @@ def train(
     )
     chosen = choose_recipe(series, recipe, given, report)
     directory = Path(out)
-    run_training(series, chosen, directory, report, ranks)
+    train_forecaster(series, chosen, directory, report, ranks)
     training = directory / TRAINING
     scores = read_result(training).get("scores", {})
     return ForecastTraining(directory, chosen, scores, tuple(MetricsLog(training / METRICS_FILE).read()))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.arrays import Int64Array
-from dragoman.forecast.windows import Windows
+from dragoman.forecast.data.windows import Windows
 
 RIDGE: Final = 1e-3  # times the mean of the diagonal
 MAX_FITTED: Final = 200_000  # windows of one column; more are sampled evenly

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from dragoman.arrays import Int64Array
 from dragoman.config import ForecastRecipe
+from dragoman.forecast.data.windows import Windows
 from dragoman.forecast.loss import forecast_errors
 from dragoman.forecast.model import Forecaster
-from dragoman.forecast.windows import Windows
 
-EVALUATED_ROWS = {"cpu": 1_024, "cuda": 16_384}  # windows times columns at a time
+EVALUATED_ROWS = {"cpu": 1_024, "cuda": 8_192}  # windows times columns at a time
 Predict = Callable[[Tensor, Tensor], Tensor]
 
 

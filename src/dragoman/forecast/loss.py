@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ForecastRecipe
+from dragoman.forecast.data.windows import WindowBatch, Windows
 from dragoman.forecast.model import Forecaster
 from dragoman.forecast.quantiles import pinball_loss
-from dragoman.forecast.windows import WindowBatch, Windows
 from dragoman.training.loss.cross_entropy import LossSum
 
 

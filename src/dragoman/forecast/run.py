@@ -21,11 +21,11 @@ from dragoman.config.sectioned import apply_changes, read_toml
 from dragoman.errors import TrainingError
 from dragoman.files import HeldLock
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive, without_calendar
+from dragoman.forecast.data.series import Series
+from dragoman.forecast.data.windows import Scale, Windows, split_rows, window_starts
 from dragoman.forecast.defaults import BASICS, schedule_choices, size_choices
 from dragoman.forecast.evaluation import ForecastValidation, measure_errors
 from dragoman.forecast.model import build_forecaster
-from dragoman.forecast.series import Series
-from dragoman.forecast.windows import Scale, Windows, split_rows, window_starts
 from dragoman.forecast.workload import ForecastWorkload
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.layout import TRAINING
@@ -126,7 +126,7 @@ def run_record(series: Series, recipe: ForecasterRecipe, ranks: Ranks) -> RunRec
     return RunRecord(as_plain_json(recipe), hashlib.sha256(data.encode()).hexdigest(), "", machine)
 
 
-def run_training(series: Series, recipe: ForecasterRecipe, out: Path, reporter: Reporter, ranks: Ranks) -> None:
+def train_forecaster(series: Series, recipe: ForecasterRecipe, out: Path, reporter: Reporter, ranks: Ranks) -> None:
     """Train a forecaster to the end, or do nothing if the run is finished; the same call resumes a stopped run."""
     with ranks.guard(), threads_kept():
         use_recorded_threads(read_record(out), ranks)

@@ -10,9 +10,9 @@ from torch import nn
 
 from dragoman.arrays import Int64Array
 from dragoman.config import ForecasterRecipe
+from dragoman.forecast.data.windows import WindowBatch, WindowLoader, Windows
 from dragoman.forecast.loss import ForecastLoss
 from dragoman.forecast.model import Forecaster
-from dragoman.forecast.windows import WindowBatch, WindowLoader, Windows
 from dragoman.training.distributed.ranks import Ranks
 
 

@@ -16,8 +16,8 @@ from dragoman.api import average, finish
 from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError, DataError, ModelNotFoundError, RecipeError, TrainingError
 from dragoman.forecast.api import attention_to_past
+from dragoman.forecast.data.windows import WindowBatch
 from dragoman.forecast.picture import draw_forecast
-from dragoman.forecast.windows import WindowBatch
 from dragoman.models.seq2seq import AttentionMaps
 from dragoman.progress import SilentReporter
 from dragoman.training.distributed.ranks import Ranks

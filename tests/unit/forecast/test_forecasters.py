@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from dragoman.config import ForecasterRecipe
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive
+from dragoman.forecast.data.windows import WindowBatch, Windows
 from dragoman.forecast.loss import ForecastLoss
 from dragoman.forecast.model import DecoderForecaster, DirectForecaster, build_forecaster
 from dragoman.forecast.normalization import InstanceNormalization
 from dragoman.forecast.quantiles import ordered_quantiles, pinball_loss
-from dragoman.forecast.windows import WindowBatch, Windows
 from dragoman.models.seq2seq import AttentionMaps
 from raising import raises
 

@@ -39,6 +39,7 @@ def command() -> None:
 
 
 @command.command(
+    "train",
     short_help="Train a forecaster on columns of a CSV or Parquet file.",
     epilog=examples("dragoman forecast train data.csv --target OT --horizon 96 --out model"),
 )
@@ -55,7 +56,7 @@ def command() -> None:
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), help="Device to train on.  [default: a GPU if there is one]"
 )
-def train(
+def train_command(
     data: Path,
     target: tuple[str, ...],
     horizon: int | None,
@@ -88,6 +89,7 @@ def train(
 
 
 @command.command(
+    "predict",
     short_help="Forecast the rows that follow a file.",
     epilog=examples(
         "dragoman forecast predict model data.csv --out ahead.csv",
@@ -100,7 +102,7 @@ def train(
 @click.option("--out", type=OUTPUT_FILE, help="CSV file to write (default: standard output).")
 @click.option("--picture", type=OUTPUT_FILE, help="Picture of forecast, intervals and attention (.png, .svg, .pdf).")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", help="Device to run on.")
-def predict(
+def predict_command(
     model: str,
     data: Path,
     time: str | None,
@@ -125,6 +127,7 @@ def predict(
 
 
 @command.command(
+    "evaluate",
     short_help="Measure forecasts: MSE and MAE, beside two baselines.",
     epilog=examples("dragoman forecast evaluate model data.csv"),
 )
@@ -142,7 +145,7 @@ def predict(
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @click.option("--report", type=OUTPUT_FILE, help="JSON file to write the figures to.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", help="Device to run on.")
-def evaluate(
+def evaluate_command(
     model: str,
     data: Path,
     time: str | None,

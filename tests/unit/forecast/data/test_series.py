@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dragoman.errors import DataError, MissingExtraError
-from dragoman.forecast.series import read_series
+from dragoman.forecast.data.series import read_series
 from dragoman.progress import SilentReporter
 from raising import raises
 from small_series import write_series

@@ -19,8 +19,8 @@ from dragoman.config import ForecastRecipe
 from dragoman.data.batching import random_order
 from dragoman.data.loader import EPOCH_STRIDE
 from dragoman.errors import DataError
-from dragoman.forecast.series import Series
-from dragoman.forecast.time_stamps import calendar_features
+from dragoman.forecast.data.series import Series
+from dragoman.forecast.data.time_stamps import calendar_features
 from dragoman.values import plural
 
 if TYPE_CHECKING:

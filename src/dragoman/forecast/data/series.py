@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import DataError
-from dragoman.forecast.table_file import Table, read_table
-from dragoman.forecast.time_stamps import TimeStep, find_step, first_gap, parse_time
+from dragoman.forecast.data.table_file import Table, read_table
+from dragoman.forecast.data.time_stamps import TimeStep, find_step, first_gap, parse_time
 from dragoman.progress import Reporter, SilentReporter
 from dragoman.values import plural, render_value, suggest
 

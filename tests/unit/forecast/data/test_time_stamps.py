@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from dragoman.forecast.time_stamps import TimeStep, calendar_features, find_step, first_gap, parse_time
+from dragoman.forecast.data.time_stamps import TimeStep, calendar_features, find_step, first_gap, parse_time
 
 
 def places(count: int) -> list[str]:

@@ -9,8 +9,8 @@ import torch
 
 from dragoman.config import ForecastRecipe
 from dragoman.errors import DataError
-from dragoman.forecast.series import read_series
-from dragoman.forecast.windows import Scale, WindowLoader, Windows, split_rows, window_starts
+from dragoman.forecast.data.series import read_series
+from dragoman.forecast.data.windows import Scale, WindowLoader, Windows, split_rows, window_starts
 from raising import raises
 from small_series import write_series
 
