@@ -74,7 +74,7 @@ def prepare(
 
     Plain text is given by `source` and `target`, a file or several for each side; other formats, weights, trees and
     target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already has these data
-    (`Prepared.reused` tells); data of other inputs are replaced only with `overwrite`.
+    (see `Prepared.reused`); data of other inputs are replaced only with `overwrite`.
     """
     from dragoman.data.prepare.pipeline import prepare_corpora as prepare_corpora
     from dragoman.training.plan import load_recipe
@@ -112,9 +112,9 @@ def train(
 ) -> TrainingResult:
     """Train a translator on sentence pairs and write it to the model directory `out`.
 
-    Without `recipe`, sizes and schedule are chosen for the data and the machine; `changes`, such as
-    {"train.steps": 2000}, override them. `start_from` is a model to fine-tune. Data are given as to `prepare`.
-    `minutes` is how long a new run may take on this machine; its length is chosen to fit.
+    Without `recipe`, sizes and schedule are chosen for the data and the machine; `changes`, such as {"train.steps":
+    2000}, override them. `start_from` is a model to fine-tune. The data arguments are those of `prepare`. `minutes` is
+    how long a new run may take on this machine; its length is chosen to fit.
 
     Call it again with the same arguments to resume where it stopped; a finished run is returned as it is, unless
     train.steps has grown. Ctrl-C and SIGTERM save first, and raise InterruptedTrainingError; `finish` then writes a
@@ -215,7 +215,7 @@ def _validator(prepared: Prepared, recipe: Recipe, device: torch.device) -> Vali
     from dragoman.evaluation.validation import Validation
 
     learned = recipe.model.positions == "learned"
-    longest = recipe.model.max_positions - 1 if learned else None  # the end token needs a position too
+    longest = recipe.model.max_positions - 1 if learned else None  # EOS needs a position too
     return Validation(prepared, recipe.data, device, max_length=longest)
 
 
@@ -282,7 +282,7 @@ def evaluate(
         )
     models = [each for each in systems if isinstance(each, ModelSystem)]
     if trees and not any(each.reads_trees for each in models):
-        raise DataError("source trees have no effect: no model here reads them; leave them out", code="unused_option")
+        raise DataError("source trees have no effect: no model here reads them; drop them", code="unused_option")
     if languages and not any(each.has_target_languages for each in models):
         raise DataError(
             "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
@@ -318,8 +318,8 @@ def import_model(
     """Convert a model of Opus-MT, fairseq or JoeyNMT to the model directory `out`.
 
     `tokenizer` (and `target_tokenizer`, if the target has its own) is the subword model of the text, if `path` does not
-    contain it; `vocabulary` the directory with fairseq's dict.xx.txt. `one_target` says that tokens such as >>fra<< of
-    an Opus-MT model are no target languages.
+    contain it; `vocabulary` the directory with fairseq's dict.xx.txt. With `one_target`, tokens such as >>fra<< of an
+    Opus-MT model do not select target languages.
     """
     from dragoman.conversion.detect import read_source_model
     from dragoman.conversion.imported_model import ImportOptions
@@ -327,7 +327,7 @@ def import_model(
     check_new_directory(Path(out))
     if target_tokenizer is not None and tokenizer is None:
         raise ConversionError(
-            "`target_tokenizer` is for a target with a tokenizer of its own; give `tokenizer` too, for the source",
+            "`target_tokenizer` requires `tokenizer`, the tokenizer of the source; give both",
             code="missing_option",
         )
     files = [None if path is None else Path(path) for path in (tokenizer, target_tokenizer, vocabulary)]
@@ -350,7 +350,7 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
         raise TrainingError("`last` and `checkpoints` cannot be combined; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):
         raise TrainingError(
-            f"`last` and `checkpoints` choose checkpoints of one training, but there are "
+            f"`last` and `checkpoints` choose checkpoints of one run, but there are "
             f"{len(directories)} directories; give one",
             code="conflicting_options",
         )

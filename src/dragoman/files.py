@@ -76,10 +76,10 @@ def sha256(path: Path) -> str:
 
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
-    """Parse JSON that somebody else may have written; whatever is wrong with it is a ValueError.
+    """Parse untrusted JSON; raise ValueError if anything is wrong with it.
 
     Unlike `json.loads`, it rejects text that is not UTF-8, lone surrogates, deep nesting, and, if `finite`, NaN and
-    Infinity: what accepts them fails later, and far from the file.
+    Infinity, which would cause errors later, far from the file.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -100,7 +100,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
 
 
 def _finite(text: str) -> float:
-    """A number of a JSON file, if it is one."""
+    """Parse a number; reject NaN and infinity."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is not a finite number")
@@ -143,8 +143,8 @@ def manifest_entries(
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     if version != MANIFEST_FORMAT:
         raise DamagedError(
-            f"{path} has format {render_value(version)}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer "
-            "version",
+            f"{path} has format {render_value(version)}; this version reads format {MANIFEST_FORMAT}; use a newer "
+            "Dragoman",
             code="unsupported_format",
         )
     if not files:
@@ -250,8 +250,8 @@ class HeldLock:
 def exclusive_lock(path: Path, activity: str) -> Iterator[HeldLock]:
     """Hold a lock file for one process at a time; a second process gets an error that names the holder.
 
-    The file stays afterwards: a lock whose file is removed can be held twice. The lock is one of `lockf`, which a
-    forked child does not inherit.
+    The file stays afterwards: a lock whose file is removed can be held twice. It uses `lockf`, whose locks a forked
+    child does not inherit.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as held:

@@ -14,7 +14,6 @@ from dragoman.engines.specs import cuda_unavailable
 from dragoman.errors import DamagedError, DragomanError, RecipeError, SearchError
 from dragoman.files import write_manifest
 from dragoman.inspect.attention.maps import record_attention
-from dragoman.inspect.positions import position_codes
 from dragoman.native import library
 from dragoman.training.run import check_learned_positions
 from raising import raises
@@ -79,12 +78,6 @@ def test_attention_can_be_looked_at(name: str, tmp_path: Path) -> None:
     if name == "local":
         far = np.abs(np.subtract.outer(*(np.arange(looked.maps["encoder"].shape[-1]),) * 2)) > 2
         assert not looked.maps["encoder"][..., far].any()
-
-
-def test_positions_that_attention_is_told_leave_nothing_to_draw(tmp_path: Path) -> None:
-    translator = Translator.load(write_tiny_model(tmp_path / "model", *VARIATIONS["rotary"]))
-    with raises(SearchError, "no_positions", "model.positions='rotary'", "positions='sinusoidal'"):
-        position_codes(translator.engines.torch.model, 9)
 
 
 def test_text_longer_than_the_mixtures_is_split_or_refused(tmp_path: Path) -> None:

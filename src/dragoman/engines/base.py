@@ -79,6 +79,16 @@ def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | 
     return f"model.{unusual[0]}={getattr(recipe, unusual[0])!r}" if unusual else None
 
 
+def check_has_attention(recipe: ModelRecipe) -> None:
+    """Raise if the decoder of a model does not attend to the source."""
+    if recipe.attention == "none":
+        raise SearchError(
+            "this model has no attention (model.attention='none'), so there are no attention weights and no word "
+            "alignments; use a model with attention",
+            code="no_attention",
+        )
+
+
 class Engine(Protocol):
     """Translates ids to ids. Engines differ in speed and in what they support."""
 

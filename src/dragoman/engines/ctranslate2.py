@@ -1,7 +1,7 @@
 """The CTranslate2 engine, for machines without a C compiler; the model is converted on first use.
 
 It runs its own beam search; its hypotheses are then ranked by our score. Hypotheses truncated at the length limit are
-scored again with their end mark. Greedy search is the same up to rounding.
+scored again with their EOS token. Greedy search is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CTRANSLATE2_ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH
 MAX_POSITIONS: Final = 4096  # CTranslate2 needs a table of sines and cosines
 Tensors = Mapping[str, NDArray[np.float32]]
 MODEL: Final = "model"  # the folder of a converted model in its place of the cache
-MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
+SPECIAL_NAMES: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 
 class CTranslate2Engine:
@@ -57,7 +57,7 @@ class CTranslate2Engine:
             "model", files=dict(files), inter_threads=workers, intra_threads=1
         )
         self.precision = str(self.translator.compute_type)  # differs from the requested one if the CPU lacks it
-        self.ids = {mark: i for i, mark in MARKS.items()}
+        self.ids = {name: i for i, name in SPECIAL_NAMES.items()}
 
     @classmethod
     def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> CTranslate2Engine | None:
@@ -98,7 +98,7 @@ class CTranslate2Engine:
         return [self._rank(outputs, search, limit) for outputs, limit in zip(found, limits, strict=True)]
 
     def _translate(self, sources: Ids, search: Search, limit: int) -> list[list[Output]]:
-        """What CTranslate2 finds for each source; outputs of `limit` tokens have no end mark."""
+        """Translate with CTranslate2; outputs of `limit` tokens have no EOS token."""
         if limit == 0:
             return [[Output([], 0.0)] for _ in sources]
         penalty = search.length_penalty if search.beam > 1 else 0.0  # one hypothesis is not ranked: score by log P
@@ -112,7 +112,7 @@ class CTranslate2Engine:
                 max_decoding_length=limit,
                 min_decoding_length=search.min_length,
                 max_batch_size=CTRANSLATE2.preferred_batch,
-                suppress_sequences=[[MARKS[PAD]], [MARKS[BOS]]],
+                suppress_sequences=[[SPECIAL_NAMES[PAD]], [SPECIAL_NAMES[BOS]]],
                 return_scores=True,
             )
         except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # C++ exceptions via pybind11
@@ -135,7 +135,7 @@ class CTranslate2Engine:
         ]
 
     def _score_unfinished(self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Output]]) -> None:
-        """Rescore outputs that were truncated at the limit, with their end mark, as the other engines do."""
+        """Rescore outputs that were truncated at the limit, with their EOS token, as the other engines do."""
         cut = [
             (source, output)
             for source, outputs in zip(sources, found, strict=True)
@@ -146,7 +146,7 @@ class CTranslate2Engine:
             return
         scored = self.translator.score_batch(
             [source_tokens(source) for source, _ in cut],
-            [[MARKS.get(i, str(i)) for i in output.ids] for _, output in cut],
+            [[SPECIAL_NAMES.get(i, str(i)) for i in output.ids] for _, output in cut],
             max_input_length=0,
             max_batch_size=CTRANSLATE2.preferred_batch,
         )
@@ -164,15 +164,15 @@ class CTranslate2Engine:
 
 @dataclass
 class Output:
-    """The ids of a hypothesis and its log-probability; None while the end mark is not scored."""
+    """The ids of a hypothesis and its log-probability; None while the EOS token is not scored."""
 
     ids: list[int]
     log_probability: float | None
 
 
 def source_tokens(ids: Sequence[int]) -> list[str]:
-    """The names of a source's tokens, with the end mark."""
-    return [*[MARKS.get(i, str(i)) for i in ids], MARKS[EOS]]
+    """The names of a source's tokens, EOS included."""
+    return [*[SPECIAL_NAMES.get(i, str(i)) for i in ids], SPECIAL_NAMES[EOS]]
 
 
 def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
@@ -252,7 +252,7 @@ def to_ctranslate2(
     fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantized in place
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
-    source_names, target_names = ([MARKS.get(i, str(i)) for i in range(size)] for size in (source, target))
+    source_names, target_names = ([SPECIAL_NAMES.get(i, str(i)) for i in range(size)] for size in (source, target))
     spec.register_source_vocabulary(list(tokens or source_names))
     spec.register_target_vocabulary(list(tokens or target_names))
     spec.validate()

@@ -1,4 +1,4 @@
-"""The weights of a model directory as NumPy views of the mapped file, and the names and shapes they must have."""
+"""The weights of a model directory as NumPy views of the mapped file, and their expected names and shapes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ EMBEDDING_TABLES: Final = {
     "target": ("source", "target", "target"),
     "none": ("source", "target", "output"),
 }
-"""For each `model.tie`, the names of the tables of source embedding, target embedding and projection."""
+"""For each value of `model.tie`, the tables of source embedding, target embedding and output projection."""
 
 
 class Weights(dict[str, "NDArray[np.float32]"]):
-    """Tensors by name, each a view of the mapped file, or of a copy of it in memory."""
+    """Tensors by name, as views of the mapped file or of a copy in memory."""
 
     def __init__(self, path: Path, file: mmap.mmap) -> None:
         super().__init__()
         self.path, self.file = path, file
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Drop all other tensors of a copy in memory, and free whole pages of theirs."""
+        """Drop all other tensors of a copy in memory, and free their pages."""
         base = np.frombuffer(self.file, np.uint8).ctypes.data
         for name in [name for name in self if name not in names]:
             first = self[name].ctypes.data - base
@@ -48,15 +48,15 @@ class Weights(dict[str, "NDArray[np.float32]"]):
 
 
 def map_weights(directory: Path) -> Weights | None:
-    """Map the tensors of `model.safetensors`; None if some are not float32.
+    """Map the tensors of `model.safetensors`; return None if any is not float32.
 
-    The format is a length, a JSON header with each tensor's type, shape and offsets, and the tensors.
+    The format: the length of the header; a JSON header with type, shape and offsets of each tensor; the tensors.
     """
     return _read(directory / WEIGHTS, lambda file: mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def read_weights(directory: Path) -> Weights | None:
-    """The same as a copy in memory: for processes that live longer than the file, or than its content."""
+    """Read the tensors into memory, for processes that must survive changes of the file."""
     return _read(directory / WEIGHTS, _copy)
 
 
@@ -81,7 +81,7 @@ def _read(path: Path, take: Callable[[BinaryIO], mmap.mmap]) -> Weights | None:
         return _views(path, mapped)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
-            raise MemoryError(f"there is no memory for the weights of {path}") from None
+            raise MemoryError(f"not enough memory for the weights in {path}") from None
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
 
 
@@ -101,23 +101,23 @@ def _views(path: Path, mapped: mmap.mmap) -> Weights | None:
 
 
 def check_tensors(path: Path, found: Mapping[str, Sequence[int]], expected: Iterable[Stored]) -> None:
-    """Raise DamagedError unless the names and shapes of weights are those of the model that its files describe."""
+    """Raise DamagedError unless the names and shapes of the weights match the recipe and `model.json`."""
     names, described = set(), f"{RECIPE} and {INFO} next to it"
     for name, shape in expected:
         names.add(name)
         if tuple(found.get(name, ())) != shape or name not in found:
             has = f"the tensor {name} of shape {tuple(found[name])}" if name in found else f"no tensor {name}"
-            message = f"{path} has {has}; {described} ask for shape {shape}; restore them from a copy"
+            message = f"{path} has {has}, but {described} require shape {shape}; restore them from a copy"
             raise DamagedError(message, code="weights_mismatch")
     if extra := sorted(found.keys() - names):
-        message = f"{path} has a tensor {extra[0]}; {described} ask for none; restore them from a copy"
+        message = f"{path} has an extra tensor {extra[0]}, unknown to {described}; restore them from a copy"
         raise DamagedError(message, code="weights_mismatch")
 
 
 def tensor_layout(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Stored | None]:
-    """Name and shape of each tensor of a model with the paper's kind of layers.
+    """Yield name and shape of each tensor of a Transformer with standard layers.
 
-    They come in the order in which native/translate/model.c takes them, with None for those that such a model lacks.
+    The order is that of native/translate/model.c; None stands for a tensor that the model does not have.
     """
     d, d_ff, pre = recipe.d_model, recipe.d_ff, recipe.norm_order == "pre"
     keys, values = recipe.n_heads * recipe.key_size, recipe.n_heads * recipe.value_size

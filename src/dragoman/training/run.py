@@ -109,7 +109,7 @@ def finish_run(
     record = read_record(out)
     if record is None:
         raise TrainingError(
-            f"{out} holds no training run: there is no {out / TRAINING / RUN}; give the --out of a training",
+            f"{out} is not a training run: {out / TRAINING / RUN} does not exist; give the --out of a training run",
             code="run_not_found",
         )
     if record.forecasts:
@@ -169,7 +169,7 @@ def make_trainer(
 
 @contextmanager
 def writing_into(out: Path, locks: Sequence[HeldLock]) -> Iterator[None]:
-    """Write nothing where the run's directory was removed or replaced, and say so if writing fails for that reason."""
+    """Raise TrainingError if the run's directory was removed or replaced, before writing or when writing fails."""
 
     def check() -> None:
         if not all(lock.in_place() for lock in locks):
@@ -194,7 +194,7 @@ def write_model(
     *,
     early: bool = False,
 ) -> None:
-    """Select the weights of the run and write its model with them; `early` if the run can still continue."""
+    """Select the weights of the run and write its model with them; `early` means that the run can continue."""
     last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
     evaluate = trainer.evaluate
 
@@ -217,7 +217,7 @@ def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
     ]
     splits = [prepared.split(name) for name in prepared.manifest["splits"]]
     sides = [getattr(split, side).lengths for split in splits for side in limited if len(split)]
-    longest = max((int(lengths.max()) + 1 for lengths in sides), default=0)  # with its mark
+    longest = max((int(lengths.max()) + 1 for lengths in sides), default=0)  # with EOS
     if longest > recipe.model.max_positions:
         raise RecipeError(
             f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "
@@ -285,7 +285,7 @@ def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter)
 
 
 def mark_unfinished(training: Path) -> None:
-    """Note in an existing result that its run goes on: its model stays in place until the next one replaces it."""
+    """Record in an existing result that its run continues; its model stays in place until the next one replaces it."""
     path = training / RESULT_FILE
     if path.exists() and not is_early(training.parent):
         write_atomically(path, json.dumps({**read_result(training), "early": True}, indent=1) + "\n")
@@ -347,9 +347,9 @@ def save_result(
             staging=out / TRAINING / "model",
         )
     except OSError as error:
-        reason = error if isinstance(error, DragomanError) else f"{out} could not be written: {error.strerror or error}"
+        reason = error if isinstance(error, DragomanError) else f"cannot write {out}: {error.strerror or error}"
         raise TrainingError(
-            f"training is done and its checkpoints are complete, but {reason}; make room and run the same command to "
-            "write it",
+            f"training is done and its checkpoints are complete, but {reason}; free some space and run the same "
+            "command to write it",
             code="cannot_write",
         ) from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from dragoman.config import Recipe
-from dragoman.engines.base import EngineRequest
+from dragoman.engines.base import EngineRequest, check_has_attention
 from dragoman.engines.select import EngineInfo, EngineSelector
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
@@ -124,7 +124,7 @@ class Translator:
         return f"Translator({str(engines.directory)!r}, engine={engines.engine!r}, device={engines.device!r}{ensemble})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the choices: another process loads the same model again."""
+        """Pickle the arguments of `load`: another process loads the same model again."""
         names = ("engine", "device", "threads", "precision", "mean")
         choices = {name: getattr(self.engines, name) for name in names} | {"ensemble": self.engines.others}
         return partial(Translator.load, language=self.language, **choices), (self.engines.directory,)
@@ -320,8 +320,8 @@ class Translator:
         """Score pairs (source, target) in order, with bounded memory; always with PyTorch.
 
         `to` is the target language of a multilingual model: one for all pairs, or one for each. `batch` is the number
-        of pairs at a time; with 1, a score is bit-identical whatever else is scored. Nothing is split or truncated: an
-        error names the number of a pair that is too long for the model, plus `before` from earlier calls.
+        of pairs at a time; with 1, scores are bit-identical and independent of the other pairs. Nothing is split or
+        truncated: an error names the number of a pair that is too long for the model, plus `before` from earlier calls.
         """
         from dragoman.translation.scoring import score_pairs
 
@@ -335,3 +335,4 @@ class Translator:
         if self.engines.others:
             message = "an ensemble has no attention or alignment; load one of its models alone"
             raise SearchError(message, code="unsupported_ensemble")
+        check_has_attention(self.recipe.model)

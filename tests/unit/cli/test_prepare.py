@@ -103,7 +103,7 @@ def test_a_validation_set_is_read_as_training_files_are(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "there are no sentence pairs"),
+        ([], "sentence pairs"),
         (["--source", "x.en"], "give one target file for each source file"),
         (["--source", "x.en", "--target", "x.de"], "there is no file x.en"),
         (["--tsv", "x.tsv", "--processes", "99999999999"], "invalid value for '--processes'"),

@@ -38,7 +38,7 @@ def test_a_port_in_use_is_a_line(capsys: pytest.CaptureFixture[str], model: Path
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["{model}/nowhere"], "there is no directory"),
+        (["{model}/nowhere"], "nowhere"),
         ([], "missing argument 'MODEL...'"),
         (["{model}", "{model}"], "two models have the name 'numbers'"),
         (["{model}", "--host", "no such host"], "unknown host 'no such host'"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--beam", type=int, default=4, show_default=True, help="Default beam size; 1 is fastest.")
 @click.option("--max-beam", type=int, default=16, show_default=True, help="Largest beam size of a request.")
 @engine_options
-@click.option("--reproducible", is_flag=True, help="Translate each sentence alone: identical results.")
+@click.option("--reproducible", is_flag=True, help="Translate each sentence alone, for bit-identical results.")
 @click.option("--max-queue", type=int, default=256, show_default=True, help="Open requests; more are answered 429.")
 @click.option(
     "--max-client-requests", type=int, help="Open requests of one client (default: a quarter of --max-queue)."
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--api-token", multiple=True, envvar="DRAGOMAN_API_TOKEN", help="Token that requests must send; repeatable."
 )
-@click.option("--allowed-host", multiple=True, help="Name in the header Host to answer to; repeatable, * for any.")
+@click.option("--allowed-host", multiple=True, help="Host header to accept; repeatable, * for any.")
 @click.option("--root-path", default="", help="URL prefix behind a proxy, such as /translate.")
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log each request to stderr.")
 def command(

@@ -1,6 +1,6 @@
 """Tokens as the bytes they write, with word boundaries between them.
 
-However a text is tokenized, it becomes the same sequence of symbols: its bytes, and a mark at each word boundary.
+However a text is tokenized, it becomes the same sequence of symbols: its bytes, and a separator at each word boundary.
 Phrases are matched against these symbols, so no tokenization of a phrase is missed.
 """
 
