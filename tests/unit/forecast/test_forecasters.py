@@ -135,7 +135,9 @@ def test_the_decoder_forecaster_is_torchs_encoder_decoder() -> None:
     torch.testing.assert_close(model(past, calendar, future)[..., 0], expected, **CLOSE)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary", "alibi", "none"])
+@pytest.mark.parametrize(
+    "positions", ["sinusoidal", "learned", "index", "normalized_index", "relative", "rotary", "alibi", "none"]
+)
 @pytest.mark.parametrize("patch", [P, 1])
 def test_stepping_equals_teacher_forcing(positions: str, patch: int) -> None:
     model, past, _, calendar = random_forecaster(
