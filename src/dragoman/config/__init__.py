@@ -2,7 +2,7 @@
 
 from dragoman.config.forecast import ForecasterRecipe, ForecastRecipe
 from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, preset_for, unused_keys
-from dragoman.config.recipe import Recipe
+from dragoman.config.recipe import Recipe, load_recipe
 from dragoman.config.sectioned import toml_value
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 
@@ -16,6 +16,7 @@ __all__ = [
     "Recipe",
     "TextRecipe",
     "TrainRecipe",
+    "load_recipe",
     "preset_for",
     "toml_value",
     "unused_keys",

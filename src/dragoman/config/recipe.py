@@ -8,10 +8,13 @@ from a preset, and the other keys override it. Errors suggest valid names.
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dragoman.config.model import ModelRecipe
-from dragoman.config.sectioned import SectionedRecipe
+from dragoman.config.sectioned import SectionedRecipe, apply_changes
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 from dragoman.errors import RecipeError
 
@@ -45,3 +48,12 @@ class Recipe(SectionedRecipe):
     def _unused_in(self, section: str) -> set[str]:
         """An empty list of target languages is left out."""
         return {"targets"} if section == "text" and not self.text.targets else set()
+
+
+def load_recipe(recipe: Recipe | str | Path, changes: Sequence[str] = ()) -> Recipe:
+    """A recipe, or that of a preset or TOML file, with `changes` such as "model.dropout=0.3"."""
+    if not isinstance(recipe, Recipe):
+        return Recipe.load(recipe, changes)
+    table = tomllib.loads(recipe.to_toml())
+    apply_changes(table, changes)
+    return Recipe.from_table(table)

@@ -52,6 +52,7 @@ class Capabilities:
     alignment: Annotated[bool, "word alignment"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
     batch_invariant: Annotated[bool, "bit-identical in any batch"]
+    concurrent: Annotated[bool, "concurrent searches"]  # `search` may be called from several threads at once
     preferred_batch: Annotated[int, "preferred batch, sentences"]  # per thread, where threads have separate batches
 
     def missing(self, request: EngineRequest) -> list[str]:

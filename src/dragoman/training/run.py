@@ -7,13 +7,13 @@ my-model/training/   what made it: run.json, metrics.jsonl, result.json, curve.p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dragoman.config import ForecasterRecipe, Recipe
 from dragoman.data.prepared import Prepared
@@ -22,9 +22,8 @@ from dragoman.files import MANIFEST, HeldLock, exclusive_lock, write_atomically
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.layout import TRAINING, verify_model
-from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.save import save_model
-from dragoman.models.loading import as_arrays, build_model, load_weights
+from dragoman.models.loading import as_arrays, build_model
 from dragoman.progress import Reporter
 from dragoman.text import Tokenizer, vocabulary_sizes
 from dragoman.text.special_tokens import PAD
@@ -44,6 +43,7 @@ from dragoman.training.run_record import (
     read_record,
 )
 from dragoman.training.selection import SelectedWeights, select_weights
+from dragoman.training.starting_weights import load_starting_weights
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import Evaluate, Trainer
 from dragoman.training.workload import TranslationWorkload
@@ -86,7 +86,7 @@ def run_training(
         keep_freed_memory()
     model = new_model(prepared, recipe)
     if start_from is not None:
-        load_initial_weights(model, start_from, recipe.text.targets)
+        load_starting_weights(model, start_from, recipe.text.targets)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
         locks = list[HeldLock]()
@@ -225,41 +225,6 @@ def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
             f"{recipe.model.max_positions - 1}",
             code="text_too_long",
         )
-
-
-def load_initial_weights(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) -> None:
-    """Load the verified weights of a finished model into one of the same sizes, except for added target languages."""
-    base_targets = read_recipe(start_from).text.targets
-    verify_model(start_from)
-    added = len(targets) - len(base_targets)
-    weights = add_language_rows(load_weights(start_from), model.state_dict(), len(base_targets), added)
-    found, expected = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
-    for name in sorted({*found, *expected}):
-        if found.get(name) != expected.get(name):
-            raise TrainingError(
-                f"the weights of {start_from} do not fit the recipe: {name} has shape {found.get(name, 'none')} there, "
-                f"but the recipe needs {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
-                "out --recipe and --set model...",
-                code="weights_mismatch",
-            )
-    model.load_state_dict(weights)
-
-
-def add_language_rows(
-    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], languages: int, added: int
-) -> dict[str, Tensor]:
-    """The weights with a row for each of `added` target languages in every embedding that needs it.
-
-    Language tokens are the last of the vocabulary. A new row is the mean of the `languages` rows that are there, or
-    random if there are none.
-    """
-    extended = dict(weights)
-    for name, weight in weights.items():
-        shape = tuple(fresh[name].shape) if name in fresh else ()
-        if added > 0 and name.startswith("embeddings.") and shape == (len(weight) + added, *weight.shape[1:]):
-            rows = weight[-languages:].mean(0, keepdim=True).expand(added, *weight.shape[1:]) if languages else None
-            extended[name] = torch.cat([weight, fresh[name][-added:].to(weight) if rows is None else rows])
-    return extended
 
 
 def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter) -> HeldLock:
