@@ -62,12 +62,12 @@ class ConsoleReporter(Reporter):
     With `transient`, bars disappear when they are complete, and a log gets nothing.
     """
 
-    def __init__(self, stream: IO[str] | None = None, *, transient: bool = False) -> None:
+    def __init__(self, stream: IO[str] | None = None, *, transient: bool = False, unit: str = "tokens") -> None:
         from rich.console import Console
 
         self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
         widgets = self.console.is_jupyter and find_spec("ipywidgets") is not None  # without them rich only warns
-        self.live, self.transient = self.console.is_terminal or widgets, transient
+        self.live, self.transient, self.trained = self.console.is_terminal or widgets, transient, unit
         self._bar: Any = None
         self._task: Any = None
         self._title, self._total, self._unit, self._done = "", 0, "", 0
@@ -124,7 +124,7 @@ class ConsoleReporter(Reporter):
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("loss {task.fields[loss]:.3f}"),
-                TextColumn("{task.fields[rate]:,.0f} tokens/s"),
+                TextColumn(f"{{task.fields[rate]:,.0f}} {self.trained}/s"),
                 TimeElapsedColumn(),
                 TextColumn("left"),
                 TimeRemainingColumn(elapsed_when_finished=False),
@@ -191,7 +191,8 @@ class ConsoleReporter(Reporter):
     def _print_step(self, step: int, loss: float, rate: float) -> None:
         self._printed, self._printed_step = time.perf_counter(), step
         left = (self._printed - self._started) / max(1, step - self._first_step) * (self._total - step)
-        self.console.print(f"step {step:,}/{self._total:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  {clock(left)} left")
+        done, speed = f"step {step:,}/{self._total:,}", f"{rate:,.0f} {self.trained}/s"
+        self.console.print(f"{done}  loss {loss:.3f}  {speed}  {clock(left)} left")
 
 
 def format_figures(figures: Mapping[str, float], separator: str = "  ") -> str:

@@ -9,20 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from dragoman.config import Recipe
+from dragoman.config import ForecasterRecipe, Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, HeldLock, exclusive_lock, write_atomically
+from dragoman.modeldir.forecast_info import ForecastInfo
+from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.layout import TRAINING, verify_model
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, build_model
 from dragoman.progress import Reporter
-from dragoman.text import vocabulary_sizes
+from dragoman.text import Tokenizer, vocabulary_sizes
 from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.distributed.ranks import Ranks
@@ -43,6 +46,7 @@ from dragoman.training.selection import SelectedWeights, select_weights
 from dragoman.training.starting_weights import load_starting_weights
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import Evaluate, Trainer
+from dragoman.training.workload import TranslationWorkload
 
 
 def is_finished(out: Path) -> bool:
@@ -95,7 +99,7 @@ def run_training(
         fine_tuning = start_from is not None
         trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, fine_tuning, locks)
         trainer.run()
-        write_model(trainer, prepared, recipe, out)
+        write_model(trainer, out, partial(write_result, out, prepared, recipe))
 
 
 def finish_run(
@@ -107,6 +111,12 @@ def finish_run(
         raise TrainingError(
             f"{out} is not a training run: {out / TRAINING / RUN} does not exist; give the --out of a training run",
             code="run_not_found",
+        )
+    if record.forecasts:
+        raise TrainingError(
+            f"{out} holds the training of a forecaster; run the same `dragoman forecast train` to continue it, with "
+            "`--set train.steps=N` to end it at a step that it has reached",
+            code="run_mismatch",
         )
     prepared, recipe = Prepared.open(prepared_directory(out), verify=True), record.full_recipe()
     evaluate = validation(prepared, recipe)
@@ -121,7 +131,7 @@ def finish_run(
                 code="checkpoint_not_found",
             )
         reporter.note(f"writing a model from step {trainer.state.step:,} of {recipe.train.steps:,}")
-        write_model(trainer, prepared, recipe, out, early=not trainer.finished())
+        write_model(trainer, out, partial(write_result, out, prepared, recipe), early=not trainer.finished())
     return recipe
 
 
@@ -147,9 +157,8 @@ def make_trainer(
         model,
         recipe.train,
         out / TRAINING,
-        lambda state: prepared.loader(recipe.data, rank=ranks.rank, world=ranks.world, state=state),
+        TranslationWorkload(prepared, recipe, ranks),
         d_model=recipe.model.d_model,
-        pad=PAD,
         evaluate=evaluate,
         fine_tuning=fine_tuning,
         reporter=reporter,
@@ -178,8 +187,14 @@ def writing_into(out: Path, locks: Sequence[HeldLock]) -> Iterator[None]:
         raise
 
 
-def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path, *, early: bool = False) -> None:
-    """Select the weights of the run and write its model; `early` means that the run can continue."""
+def write_model(
+    trainer: Trainer,
+    out: Path,
+    write: Callable[[SelectedWeights, Trainer, BaseModel | None, bool], None],
+    *,
+    early: bool = False,
+) -> None:
+    """Select the weights of the run and write its model with them; `early` means that the run can continue."""
     last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
     evaluate = trainer.evaluate
 
@@ -189,7 +204,7 @@ def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path,
             record = RunRecord.read(out / TRAINING / RUN)
             selected = select_weights(trainer, last, ema, evaluate, trainer.reporter)
         with trainer.writing():  # selecting takes a while
-            write_result(out, prepared, recipe, selected, trainer, record.base_model(), early)
+            write(selected, trainer, record.base_model(), early)
 
     trainer.ranks.broadcast(select_and_write)
 
@@ -267,18 +282,32 @@ def write_result(
     """Write the model directory around the run that trained it."""
     info = trained_model_info(prepared, base)
     card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info, base)
+    save_result(out, selected, trainer, early, recipe, info, card, prepared.tokenizers)
+
+
+def save_result(
+    out: Path,
+    selected: SelectedWeights,
+    trainer: Trainer,
+    early: bool,
+    recipe: Recipe | ForecasterRecipe,
+    info: ModelInfo | ForecastInfo,
+    card: str,
+    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+) -> None:
+    """Write the result and the curve of a run, then its model."""
     try:
         result = {"steps": trainer.state.step, "weights": selected.name, "scores": dict(selected.scores)}
         if early:
             result["early"] = True
         write_atomically(out / TRAINING / RESULT_FILE, json.dumps(result, indent=1) + "\n")
-        draw_training_curves(list(trainer.metrics.read()), out / TRAINING / "curve.png")
+        draw_training_curves(list(trainer.metrics.read()), out / TRAINING / "curve.png", *trainer.workload.curve)
         save_model(
             out,
             recipe=recipe,
             info=info,
             weights=as_arrays(selected.weights),
-            tokenizers=prepared.tokenizers,
+            tokenizers=tokenizers,
             card=card,
             staging=out / TRAINING / "model",
         )
