@@ -104,7 +104,7 @@ class Rule:
 
     def words(self) -> str:
         heads = "mean of heads" if self.head is None else f"head {self.head + 1}"
-        return f"layer {self.layer + 1}, {heads}, step that {self.step} it, by {self.by}, end mark {self.end}"
+        return f"layer {self.layer + 1}, {heads}, step that {self.step} it, by {self.by}, EOS token {self.end}"
 
 
 def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
@@ -139,7 +139,7 @@ def main() -> None:
     versions = f"dragoman {version('dragoman')}, torch {version('torch')}"
     print(f"{date.today()}, {versions}, {options.source} to {options.target}")
     print(f"{len(pairs)} sentences: rules chosen on the first {half}, stated on the other {len(pairs) - half}\n")
-    print("| layer | heads | step that ... it | by | end mark | AER first half | AER | precision | recall |")
+    print("| layer | heads | step that ... it | by | EOS token | AER first half | AER | precision | recall |")
     print("|---|---|---|---|---|---|---|---|---|")
     for entry in means:
         print(row(*entry))

@@ -56,7 +56,7 @@ GROUPS = {  # of kernels, by their names, the first that fits
 
 
 def lengths(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of source and target sentences with their marks: log-normal, a mean of about 28."""
+    """Lengths of source and target sentences with BOS and EOS: log-normal, a mean of about 28."""
     g = torch.Generator().manual_seed(seed)
     source = torch.exp(torch.randn(count, generator=g) * 0.55 + math.log(24))
     target = source * (1 + 0.15 * torch.randn(count, generator=g))

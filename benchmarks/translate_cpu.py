@@ -5,8 +5,8 @@
     python benchmarks/translate_cpu.py --lengths               # time and memory for sources of 10 to 2,000 tokens
     python benchmarks/translate_cpu.py --check-only --model DIR --text FILE     # that all agree, on a trained model
 
-Everybody has the same architecture, a vocabulary of 37,000, 20 source tokens and 20 forced output tokens; ours writes
-the end mark after them, one step more. Ours and CTranslate2 have the same weights, Hugging Face's model the same sizes.
+All engines run the same architecture with a vocabulary of 37,000, on 20 source tokens and 20 forced output tokens; ours
+also writes EOS, one step more. Ours and CTranslate2 have the same weights, Hugging Face's model the same sizes.
 Before anything is timed, PyTorch, our engine and CTranslate2 must give the same tokens in float32. Each contender's
 best settings (workers, threads, size of batch) are found first; then they run in turns, and medians are taken.
 """

@@ -3,7 +3,7 @@
     python benchmarks/translate_gpu.py --ours 20 --theirs 5
 
 The model is the paper's base (6 + 6 layers, 37,000 tokens) with random weights, in bfloat16; Hugging Face's is a
-MarianMTModel of the same sizes. 30 source tokens and 30 output tokens, end marks included, are forced on both: 30
+MarianMTModel of the same sizes. 30 source tokens and 30 output tokens, EOS tokens included, are forced on both: 30
 steps of the decoder. Medians; ours and theirs take turns in each cell.
 """
 

@@ -1,6 +1,6 @@
 """Variations of the Transformer's self-attention: one corpus, the same batches, the same learning rate.
 
-    python benchmarks/variations.py --out runs/variations                  # all nine: some ten minutes
+    python benchmarks/variations.py --out runs/variations                  # all eleven: some ten minutes
     python benchmarks/variations.py --out runs/variations --only rotary    # one; the table shows all so far
 
 As benchmarks/rivals.py, with which it shares corpus, settings and figures, for fewer steps: that is where they differ.
@@ -13,6 +13,8 @@ from rivals import MODELS, main
 VARIATIONS = {
     "the paper's": [],
     "learned": ["positions=learned", "max_positions=128"],
+    "index": ["positions=index"],
+    "normalized index": ["positions=normalized_index", "max_positions=128"],
     "relative": ["positions=relative"],
     "rotary": ["positions=rotary"],
     "alibi": ["positions=alibi"],

@@ -11,7 +11,7 @@ from dragoman.text.special_tokens import BOS, EOS
 
 
 def by_hand(models: Sequence[Any], source: Sequence[int], target: Sequence[int], mean: str = "probabilities") -> Any:
-    """log P of each target token and of the end mark, in double precision, by one model or by several together."""
+    """log P of each target token and of the EOS token, in double precision, by one model or by several together."""
     states = [model.start(model.encode(torch.tensor([[*source, EOS]]))) for model in models]
     found, before = [], BOS
     for token in (*target, EOS):

@@ -45,7 +45,7 @@ def sentence_tokens(side: int, kind: str, size: int) -> bytes:
 def tokens_of(model: bytes) -> list[str]:
     processor = SentencePieceProcessor()
     processor.LoadFromSerializedProto(model)
-    return [processor.id_to_piece(i) for i in range(2, len(processor))]  # without the end mark and the unknown
+    return [processor.id_to_piece(i) for i in range(2, len(processor))]  # without the EOS token and the unknown
 
 
 def tensors(config: dict[str, Any], seed: int = 5) -> dict[str, Tensor]:
@@ -96,7 +96,7 @@ def write_opus(
     codes = [f">>{code}<<" for code in languages]
     both = sorted({*own[0], *own[1]})
     names = [["</s>", "<unk>", *codes, *(side if separate else both), "<pad>"] for side in own]
-    if separate:  # the marks have the same numbers on both sides
+    if separate:  # special tokens have the same ids on both sides
         most = max(map(len, names))
         names = [[*side[:-1], *(f"<more {i}>" for i in range(most - len(side))), "<pad>"] for side in names]
     for name, model in zip(("source", "target"), models, strict=True):

@@ -65,7 +65,7 @@ class TableModel:
         return logits.double().log_softmax(-1)
 
     def total(self, sentence: int, tokens: Sequence[int]) -> float:
-        """log P of the tokens and the end mark."""
+        """log P of the tokens and the EOS token."""
         whole = [*tokens, EOS]
         return sum(float(self.log_probabilities(sentence, whole[:i])[token]) for i, token in enumerate(whole))
 

@@ -26,7 +26,7 @@ from browser import chromium  # noqa: E402
 from dragoman.cli import main as dragoman  # noqa: E402
 from dragoman.demo.tour import DRAWN, draw_last_layer  # noqa: E402
 from dragoman.serve.limits import Limits  # noqa: E402
-from dragoman.serve.loading import load_served_model  # noqa: E402
+from dragoman.serve.models.loading import load_served_model  # noqa: E402
 from dragoman.serve.service import Service  # noqa: E402
 from dragoman.translation.translator import Translator  # noqa: E402
 from serving import served  # noqa: E402
@@ -72,6 +72,7 @@ def main() -> None:
         shutil.copytree(options.demo / "model", model, ignore=shutil.ignore_patterns("training"))
         draw_model(model, options.demo / "valid.en", options.demo / "valid.de", options.out)
         photograph_attention(model, options.out, Path(folder))
+        photograph_positions(options.out, Path(folder))
         photograph_server(model, options.out, Path(folder))
     if options.costs:
         dragoman(["inspect", "costs", "--out", str(options.out / "costs.png")])
@@ -105,6 +106,16 @@ def photograph_attention(model: Path, out: Path, folder: Path) -> None:
     for name, (size, script) in PAGES.items():
         page.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
         photograph(page.as_uri(), out / f"{name}.png", size, folder)
+
+
+def photograph_positions(out: Path, folder: Path) -> None:
+    """The page of `dragoman inspect positions` with all codes: sinusoids beside ALiBi, and a pair of positions."""
+    page = folder / "positions.html"
+    dragoman(["inspect", "positions", "--out", str(page)])
+    script = f"{PRESS} show(1, views.findIndex(view => view.code === 'alibi')); point(60, 40);"
+    text = page.read_text(encoding="utf-8").replace("</body>", f"<script>{script}</script></body>")
+    page.write_text(text, encoding="utf-8")
+    photograph(page.as_uri(), out / "inspect-positions-page.png", "1200,1750", folder)
 
 
 def photograph_server(model: Path, out: Path, folder: Path) -> None:

@@ -15,7 +15,7 @@ from reference_pages.markdown import WIDTH, code, paragraphs, wrap
 ENTRY = {
     "Whole tasks": ["train", "plan", "finish", "prepare", "evaluate", "average", "import_model"],
     "Translation": ["Translator", "Translation", "Search", "Sampling", "Constraints", "Terms"],
-    "Models": ["Transformer", "Recurrent", "Convolutional", "AttentionMaps", "Padded", "Packed"],
+    "Models": ["Transformer", "Recurrent", "Bottleneck", "Convolutional", "AttentionMaps", "Padded", "Packed"],
     "Settings, data and errors": ["Recipe", "Corpus", "SilentReporter", "DragomanError"],
 }
 SHOWN_SPECIAL = ("__call__", "__iter__", "__len__")

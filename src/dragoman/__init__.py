@@ -1,4 +1,4 @@
-"""Dragoman trains, opens up and runs your own translator, the Transformer of "Attention Is All You Need".
+"""Dragoman trains, inspects and runs your own translator, the Transformer of "Attention Is All You Need".
 
 The public names are imported when they are first used, so that `import dragoman` itself costs nothing.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as type checkers understand it, without what importing `typing` costs
+TYPE_CHECKING = False  # type checkers understand it; importing `typing` would take time
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.data.corpora.corpus import Corpus as Corpus
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
+    from dragoman.models import Bottleneck as Bottleneck
     from dragoman.models import Convolutional as Convolutional
     from dragoman.models import Recurrent as Recurrent
     from dragoman.models import Transformer as Transformer
@@ -43,7 +44,7 @@ _MODULES = {  # of the public names, as above
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "errors": "DragomanError",
-    "models": "AttentionMaps Convolutional Recurrent Transformer",
+    "models": "AttentionMaps Bottleneck Convolutional Recurrent Transformer",
     "nn": "Packed Padded",
     "progress": "SilentReporter",
     "search.constraints.phrases": "Constraints",

@@ -1,4 +1,4 @@
-"""`python -m dragoman`, and what the command `dragoman` calls: Ctrl-C is answered while the rest is still imported."""
+"""Entry point of `python -m dragoman` and of the command `dragoman`; handles Ctrl-C even while modules are imported."""
 
 import sys
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.config import Recipe, toml_value
+from dragoman.config import Recipe, load_recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
 from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError
 from dragoman.evaluation.metrics import METRICS
@@ -74,10 +74,9 @@ def prepare(
 
     Plain text is given by `source` and `target`, a file or several for each side; other formats, weights, trees and
     target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already has these data
-    (`Prepared.reused` tells); data of other inputs are replaced only with `overwrite`.
+    (see `Prepared.reused`); data of other inputs are replaced only with `overwrite`.
     """
-    from dragoman.data.prepare.pipeline import prepare_corpora as prepare_corpora
-    from dragoman.training.plan import load_recipe
+    from dragoman.data.prepare.pipeline import prepare_corpora
 
     reporter = reporter or ConsoleReporter()
     try:
@@ -112,9 +111,9 @@ def train(
 ) -> TrainingResult:
     """Train a translator on sentence pairs and write it to the model directory `out`.
 
-    Without `recipe`, sizes and schedule are chosen for the data and the machine; `changes`, such as
-    {"train.steps": 2000}, override them. `start_from` is a model to fine-tune. Data are given as to `prepare`.
-    `minutes` is how long a new run may take on this machine; its length is chosen to fit.
+    Without `recipe`, sizes and schedule are chosen for the data and the machine; `changes`, such as {"train.steps":
+    2000}, override them. `start_from` is a model to fine-tune. The data arguments are those of `prepare`. `minutes` is
+    how long a new run may take on this machine; its length is chosen to fit.
 
     Call it again with the same arguments to resume where it stopped; a finished run is returned as it is, unless
     train.steps has grown. Ctrl-C and SIGTERM save first, and raise InterruptedTrainingError; `finish` then writes a
@@ -215,7 +214,7 @@ def _validator(prepared: Prepared, recipe: Recipe, device: torch.device) -> Vali
     from dragoman.evaluation.validation import Validation
 
     learned = recipe.model.positions == "learned"
-    longest = recipe.model.max_positions - 1 if learned else None  # the end token needs a position too
+    longest = recipe.model.max_positions - 1 if learned else None  # EOS needs a position too
     return Validation(prepared, recipe.data, device, max_length=longest)
 
 
@@ -253,7 +252,7 @@ def evaluate(
     from dragoman.evaluation.metrics import make_metrics
     from dragoman.evaluation.report import EvaluationReport, prepare_directory
     from dragoman.evaluation.swapped_sets import swapped_sets_warning
-    from dragoman.evaluation.systems import FileSystem, ModelSystem, score_systems
+    from dragoman.evaluation.systems import FileSystem, ModelSystem, check_models, score_systems
     from dragoman.evaluation.test_sets import read_test_sets
     from dragoman.modeldir.info import read_info
 
@@ -269,26 +268,17 @@ def evaluate(
     search = Search(beam=beam, length_penalty=length_penalty)
     settings: dict[str, Any] = {"language": language, "engine": engine, "device": device}
     settings |= {"precision": precision, "threads": threads, "batch": batch}
-    system: System
-    if model is not None:
-        system = ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
-    else:
-        system = FileSystem(hypotheses, "hypothesis", sets)
-    systems = [system]
+    systems: list[System] = [
+        FileSystem(hypotheses, "hypothesis", sets)
+        if model is None
+        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
+    ]
     if others:
         is_model = len(others) == 1 and not others[0].is_file()
         systems.append(
             ModelSystem(str(others[0]), search, **settings) if is_model else FileSystem(others, "against", sets)
         )
-    models = [each for each in systems if isinstance(each, ModelSystem)]
-    if trees and not any(each.reads_trees for each in models):
-        raise DataError("source trees have no effect: no model here reads them; leave them out", code="unused_option")
-    if languages and not any(each.has_target_languages for each in models):
-        raise DataError(
-            "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
-        )
-    for each in models:
-        each.check(sets)
+    models = check_models(systems, sets, trees=bool(trees), languages=bool(languages))
     if models and (warning := swapped_sets_warning(sets, read_info(models[0].translator.engines.directory))):
         warnings.warn(warning, DragomanWarning, stacklevel=2)
     if report is not None:
@@ -300,7 +290,7 @@ def evaluate(
         results = score_systems(systems, sets, metrics, tokenize, lowercase, reporter)
     finally:
         reporter.close()
-    found = EvaluationReport(system.describe(), results, systems[1].name if others else None)
+    found = EvaluationReport(systems[0].describe(), results, systems[1].name if others else None)
     if report is not None:
         found.write(Path(report))
     return found
@@ -318,8 +308,8 @@ def import_model(
     """Convert a model of Opus-MT, fairseq or JoeyNMT to the model directory `out`.
 
     `tokenizer` (and `target_tokenizer`, if the target has its own) is the subword model of the text, if `path` does not
-    contain it; `vocabulary` the directory with fairseq's dict.xx.txt. `one_target` says that tokens such as >>fra<< of
-    an Opus-MT model are no target languages.
+    contain it; `vocabulary` the directory with fairseq's dict.xx.txt. With `one_target`, tokens such as >>fra<< of an
+    Opus-MT model do not select target languages.
     """
     from dragoman.conversion.detect import read_source_model
     from dragoman.conversion.imported_model import ImportOptions
@@ -327,7 +317,7 @@ def import_model(
     check_new_directory(Path(out))
     if target_tokenizer is not None and tokenizer is None:
         raise ConversionError(
-            "`target_tokenizer` is for a target with a tokenizer of its own; give `tokenizer` too, for the source",
+            "`target_tokenizer` requires `tokenizer`, the tokenizer of the source; give both",
             code="missing_option",
         )
     files = [None if path is None else Path(path) for path in (tokenizer, target_tokenizer, vocabulary)]
@@ -350,7 +340,7 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
         raise TrainingError("`last` and `checkpoints` cannot be combined; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):
         raise TrainingError(
-            f"`last` and `checkpoints` choose checkpoints of one training, but there are "
+            f"`last` and `checkpoints` choose checkpoints of one run, but there are "
             f"{len(directories)} directories; give one",
             code="conflicting_options",
         )

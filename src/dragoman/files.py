@@ -76,10 +76,10 @@ def sha256(path: Path) -> str:
 
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
-    """Parse JSON that somebody else may have written; whatever is wrong with it is a ValueError.
+    """Parse untrusted JSON; raise ValueError if anything is wrong with it.
 
     Unlike `json.loads`, it rejects text that is not UTF-8, lone surrogates, deep nesting, and, if `finite`, NaN and
-    Infinity: what accepts them fails later, and far from the file.
+    Infinity, which would cause errors later, far from the file.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -100,7 +100,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
 
 
 def _finite(text: str) -> float:
-    """A number of a JSON file, if it is one."""
+    """Parse a number; reject NaN and infinity."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is not a finite number")
@@ -143,8 +143,8 @@ def manifest_entries(
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     if version != MANIFEST_FORMAT:
         raise DamagedError(
-            f"{path} has format {render_value(version)}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer "
-            "version",
+            f"{path} has format {render_value(version)}; this version reads format {MANIFEST_FORMAT}; use a newer "
+            "Dragoman",
             code="unsupported_format",
         )
     if not files:
@@ -157,13 +157,11 @@ def manifest_entries(
     for name in required:
         if name not in files:
             raise DamagedError(f"{path} does not list {name}; restore it from a copy", code="manifest_incomplete")
-    loadable = sorted(
-        p.name for p in directory.iterdir() if p.suffix in LOADED_SUFFIXES and p.is_file() and p.name[0] != "."
-    )
-    for name in loadable:
-        if name not in files and name != MANIFEST:
+    for file in sorted(directory.iterdir()):
+        loadable = file.suffix in LOADED_SUFFIXES and file.is_file() and file.name[0] != "."
+        if loadable and file.name not in files and file.name != MANIFEST:
             raise DamagedError(
-                f"{directory / name} is not listed in {MANIFEST}: move it elsewhere if it does not belong there; "
+                f"{file} is not listed in {MANIFEST}: move it elsewhere if it does not belong there; "
                 f"otherwise {MANIFEST} was truncated, so restore it from a copy",
                 code="manifest_incomplete",
             )
@@ -250,8 +248,8 @@ class HeldLock:
 def exclusive_lock(path: Path, activity: str) -> Iterator[HeldLock]:
     """Hold a lock file for one process at a time; a second process gets an error that names the holder.
 
-    The file stays afterwards: a lock whose file is removed can be held twice. The lock is one of `lockf`, which a
-    forked child does not inherit.
+    The file stays afterwards: a lock whose file is removed can be held twice. It uses `lockf`, whose locks a forked
+    child does not inherit.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as held:

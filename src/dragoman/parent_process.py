@@ -15,7 +15,7 @@ POLL_SECONDS: Final = 0.5
 
 
 def follow_parent() -> None:
-    """End this process when the one that the environment names ends, however it does; without one, do nothing."""
+    """End this process when the parent named in the environment ends, in whatever way; do nothing without one."""
     parent = os.environ.pop(PARENT_VARIABLE, None)
     if parent is None:
         return
@@ -26,7 +26,7 @@ def follow_parent() -> None:
 
 
 def _killed_with_parent() -> bool:
-    """Have the system kill this process, where it can; no thread is needed, so it works while modules are imported."""
+    """Let the system kill this process, if it supports that; this needs no thread, so it works during imports."""
     if sys.platform != "linux":
         return False
     import ctypes

@@ -19,9 +19,9 @@ BRACKETS: dict[type, tuple[str, str]] = {
 
 
 def render_value(value: object, limit: int = 60) -> str:
-    """A value for a message, in at most `limit` characters; nothing longer is built, and no `repr` of others is called.
+    """Format a value for a message, in at most `limit` characters, without building a longer string.
 
-    A small file can hold a value whose `repr` takes gigabytes: a list that holds a list twice, which holds one twice.
+    The `repr` of a value from a small file can take gigabytes: a list that holds a list twice, which holds one twice...
     """
     text = ""
     for fragment in _fragments(value, limit, 4):
@@ -32,7 +32,7 @@ def render_value(value: object, limit: int = 60) -> str:
 
 
 def _fragments(value: object, limit: int, depth: int) -> Iterator[str]:
-    """The `repr` of plain values bit by bit; of other objects, the name of the type."""
+    """Yield the `repr` of plain values piece by piece; of other objects, the name of their type."""
     kind = type(value)
     if isinstance(value, str):
         yield repr(str.__getitem__(value, slice(limit + 1)))

@@ -9,12 +9,11 @@ import pytest
 
 from dragoman import Translator
 from dragoman.data.prepared import Prepared
-from dragoman.engines.ctranslate2 import to_ctranslate2
+from dragoman.engines.ctranslate2_conversion import to_ctranslate2
 from dragoman.engines.specs import cuda_unavailable
 from dragoman.errors import DamagedError, DragomanError, RecipeError, SearchError
 from dragoman.files import write_manifest
 from dragoman.inspect.attention.maps import record_attention
-from dragoman.inspect.positions import position_codes
 from dragoman.native import library
 from dragoman.training.run import check_learned_positions
 from raising import raises
@@ -81,12 +80,6 @@ def test_attention_can_be_looked_at(name: str, tmp_path: Path) -> None:
         assert not looked.maps["encoder"][..., far].any()
 
 
-def test_positions_that_attention_is_told_leave_nothing_to_draw(tmp_path: Path) -> None:
-    translator = Translator.load(write_tiny_model(tmp_path / "model", *VARIATIONS["rotary"]))
-    with raises(SearchError, "no_positions", "model.positions='rotary'", "positions='sinusoidal'"):
-        position_codes(translator.engines.torch.model, 9)
-
-
 def test_text_longer_than_the_mixtures_is_split_or_refused(tmp_path: Path) -> None:
     changes = ("model.pattern=low_rank", "model.rank=4", "model.max_positions=20", "data.max_tokens=18")
     translator = Translator.load(write_tiny_model(tmp_path / "model", *changes))
@@ -106,9 +99,9 @@ def test_sizes_of_a_damaged_recipe_are_refused_before_memory_is_asked_for(
     words = (directory / "recipe.toml").read_text()
     (directory / "recipe.toml").write_text(words.replace(key, f"{key.split(' =')[0]} = {value}"))
     write_manifest(directory)
-    with pytest.raises(DamagedError, match="ask for over"):
+    with pytest.raises(DamagedError, match=r"recipe\.toml"):
         Translator.load(directory, engine="torch").translate("the old box")
-    with pytest.raises(DamagedError, match="ask for"):
+    with pytest.raises(DamagedError, match=r"recipe\.toml"):
         Translator.load(directory).translate("the old box")
 
 

@@ -21,7 +21,7 @@ from reverse_digits import BOS, EOS, PAD, VOCABULARY, attention, ids, strings, t
 SIZES = {"d_model": 48, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
 RECIPES = {
     "lstm": ModelRecipe(architecture="recurrent", attention="additive", **SIZES),
-    "gru": ModelRecipe(architecture="recurrent", cell="gru", **SIZES),
+    "lstm without attention": ModelRecipe(architecture="recurrent", attention="none", **SIZES),
     "convolutional": ModelRecipe(architecture="convolutional", **SIZES),
 }
 
@@ -51,7 +51,11 @@ def test_a_rival_learns_to_reverse_digits(name: str) -> None:
     model.eval()
     unseen = [text for text, _ in zip(short(2, held_out=True), range(400), strict=False)]
     answers = write(model, unseen, longest=8)  # type: ignore[arg-type]
-    assert sum(answer == text[::-1] for text, answer in zip(unseen, answers, strict=True)) >= 380
+    correct = sum(answer == text[::-1] for text, answer in zip(unseen, answers, strict=True))
+    if RECIPES[name].attention == "none":
+        assert correct >= 340  # all digits go through one vector
+        return
+    assert correct >= 380
     maps = attention(model, "314159")  # type: ignore[arg-type]
     looked_at = [weights[0, 0, :6].argmax(-1).tolist() for weights in maps.cross]
     # At the digit itself or at a neighbor, whose state knows it: either way it goes from right to left.

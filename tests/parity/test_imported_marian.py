@@ -25,7 +25,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "bpe, languages": {"kind": "bpe", "languages": LANGUAGES},
     "separate vocabularies": {"separate": True},
     "pytorch_model.bin, relu, not scaled": {"binary": True, "activation_function": "relu", "scale_embedding": False},
-    "starts with the end mark, nothing tied": {"decoder_start_token_id": 0, "tie_word_embeddings": False},
+    "starts with the EOS token, nothing tied": {"decoder_start_token_id": 0, "tie_word_embeddings": False},
 }
 TEXTS = [*lines(0)[100:140], *UNUSUAL]
 BOUND = {"max_new_tokens": 30}
@@ -102,7 +102,7 @@ def test_the_logits_are_the_same(both: Both) -> None:
             expected = both.model(**both.asked([text]), decoder_input_ids=there).logits[0][:, both.ids[1]]
             found = model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]))[0]
         whole = expected.clone()
-        whole[:, BOS] = -torch.inf  # there it is the padding's, or the end mark's, and counted once
+        whole[:, BOS] = -torch.inf  # there it is the padding's, or the EOS token's, and counted once
         probabilities = found.log_softmax(-1)
         assert probabilities[:, BOS].max() < -25
         kept = [i for i in range(found.shape[1]) if i != BOS]

@@ -79,7 +79,17 @@ def convolutional_by_hand(n: int = 12, d: int = 512, k: int = 3, positions: int 
     return (VOCABULARY + positions) * d + n * windows + n * (windows + asks) + (d * d + d)
 
 
-RIVALS = {"rivals/recurrent": recurrent_by_hand(), "rivals/convolutional": convolutional_by_hand()}
+def bottleneck_by_hand(gates: int, n: int, d: int) -> int:
+    """`n` layers and `n` without attention: a matrix for the input, one for the state and two biases for each gate."""
+    return VOCABULARY * d + 2 * n * gates * (2 * d * d + 2 * d) + (d * d + d)
+
+
+RIVALS = {
+    "rivals/recurrent": recurrent_by_hand(),
+    "rivals/rnn": bottleneck_by_hand(gates=1, n=6, d=1024),
+    "rivals/bottleneck": bottleneck_by_hand(gates=4, n=4, d=736),
+    "rivals/convolutional": convolutional_by_hand(),
+}
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -147,7 +147,10 @@ def test_every_choice_of_the_model_can_be_built() -> None:
             for recipe in small:
                 if name == "architecture" or name in unused_keys(recipe.architecture):
                     continue
-                if choice in IN_ATTENTION and recipe.architecture == "convolutional":
+                no_attention = name == "attention" and choice == "none"
+                if (choice in IN_ATTENTION and recipe.architecture == "convolutional") or (
+                    no_attention and recipe.architecture != "recurrent"
+                ):
                     with raises(RecipeError, "conflicting_settings"):
                         replace(recipe, **{name: choice})
                     continue

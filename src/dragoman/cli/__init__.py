@@ -166,6 +166,7 @@ def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     if not message[:1].isupper():
         return message
     message = f"{message[0].lower()}{message[1:].rstrip('.')}".replace("valid integer range", "valid integer")
+    message = message.replace(". (Did you mean one of: ", "; did you mean one of ").replace("?)", "?")
     if message.endswith("?"):
         return message.replace(". Did you mean", "; did you mean")
     context = error.ctx if isinstance(error, click.UsageError) else None
@@ -224,7 +225,7 @@ def decode_argument(option: str, word: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr, with the program's name; what would control the terminal is escaped."""
+    """Print a line on stderr, with the program's name; control characters are escaped."""
     print_stderr(f"dragoman: {text.translate(CONTROLS)}\n")
 
 

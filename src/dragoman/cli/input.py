@@ -131,6 +131,6 @@ def stream_pairs(source: Path | None, target: Path | None) -> Iterator[list[tupl
     if counts[0] != counts[1]:
         raise DataError(
             f"{source or STDIN} has {plural(counts[0], 'line')} but {target or STDIN} has {counts[1]:,}; line i of one "
-            "must be the translation of line i of the other, so the counts must be equal",
+            "must be the translation of line i of the other",
             code="count_mismatch",
         )

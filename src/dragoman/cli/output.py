@@ -51,8 +51,8 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
         )
     if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
         raise OutputError(
-            f"{output} ends with {output.suffix}, but output is not compressed; leave {output.suffix} out, or write to "
-            "a pipe that compresses",
+            f"{output} ends with {output.suffix}, but output is not compressed; drop {output.suffix}, or pipe the "
+            "output to a compressor",
             code="unsupported_compression",
         )
     check_not_input(output, str(output), files)
@@ -96,7 +96,7 @@ def check_stdout() -> None:
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
-    """A stream to write to, and a function to call when all is written: only then does the file appear."""
+    """Return a stream, and a function to call when everything is written; the file appears only then."""
     if path is None:
         yield sys.stdout.buffer, sys.stdout.buffer.flush
         return
@@ -127,14 +127,14 @@ def open_output(path: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], Non
 
 
 def open_locked(part: Path) -> IO[bytes]:
-    """The file, empty and locked: two runs with one --output would mix their lines."""
+    """Open the file, empty and locked, so that two runs with the same --output cannot mix their lines."""
     while True:
         try:
             target = part.open("ab")  # not "wb", which would truncate the file of another run
         except OSError as error:
             missing = not part.parent.is_dir()
-            reason = f"the directory {part.parent} does not exist; create it, or" if missing else f"{error.strerror};"
-            raise OutputError(f"{part} cannot be written: {reason} choose another --output") from None
+            reason = f"the directory {part.parent} does not exist; create it or" if missing else f"{error.strerror};"
+            raise OutputError(f"cannot write {part.with_suffix('')}: {reason} choose another --output") from None
         try:
             try:
                 fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """The recipe of a run: its sections and the presets."""
 
 from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, preset_for, unused_keys
-from dragoman.config.recipe import Recipe, toml_value
+from dragoman.config.recipe import Recipe, load_recipe, toml_value
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Recipe",
     "TextRecipe",
     "TrainRecipe",
+    "load_recipe",
     "preset_for",
     "toml_value",
     "unused_keys",

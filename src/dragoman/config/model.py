@@ -26,10 +26,12 @@ USED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "norm_epsilon": ("norm", ("layer",)),
     **dict.fromkeys(("positions", "max_positions"), ("architecture", ("transformer", "convolutional"))),
     "attention": ("architecture", ("transformer", "recurrent")),
-    "cell": ("architecture", ("recurrent",)),
+    **dict.fromkeys(("cell", "reverse_source"), ("architecture", ("recurrent",))),
     "kernel_width": ("architecture", ("convolutional",)),
 }
-PositionCodeName = Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "syntax", "none"]
+PositionCodeName = Literal[
+    "sinusoidal", "learned", "index", "normalized_index", "relative", "rotary", "alibi", "syntax", "none"
+]
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class ModelRecipe:
     """Dropout rate of the hidden layer of the feed-forward networks; not in the paper."""
     activation: Literal["relu", "gelu", "silu", "tanh"] = "relu"
     """Activation of the feed-forward networks (section 3.3)."""
-    attention: Literal["scaled_dot_product", "additive"] = "scaled_dot_product"
-    """Attention function (section 3.2.1)."""
+    attention: Literal["scaled_dot_product", "additive", "none"] = "scaled_dot_product"
+    """Attention function (section 3.2.1); a recurrent model also works without attention ("none")."""
     attention_bias: bool = False
     """Biases in the projections of attention; the paper has none (section 3.2.2)."""
     pattern: Literal["full", "local", "sparse", "low_rank"] = "full"
@@ -86,15 +88,17 @@ class ModelRecipe:
     positions: PositionCodeName = "sinusoidal"
     """Position code (section 3.5)."""
     max_positions: int = 1024
-    """Number of learned positions, and of positions that `low_rank` attention mixes (section 3.5)."""
+    """Number of learned positions, of positions that `low_rank` mixes, and divisor of a target's `normalized_index`."""
     max_distance: int = 16
     """Largest distance that `relative` positions distinguish."""
     norm: Literal["layer", "batch"] = "layer"
     """Layer normalization, or batch normalization to compare with (section 3.1)."""
     norm_order: Literal["post", "pre"] = "post"
     """Normalize after each residual connection as in the paper, or before each sublayer (section 3.1)."""
-    cell: Literal["lstm", "gru"] = "lstm"
-    """Cell of the recurrent model (section 1)."""
+    cell: Literal["lstm", "gru", "rnn"] = "lstm"
+    """Cell of the recurrent model (section 1); "rnn" is Elman's, tanh without gates."""
+    reverse_source: bool = False
+    """Read the source backward, in a recurrent model without attention (Sutskever et al., 2014)."""
     kernel_width: int = 3
     """Width of the convolutional model's windows, an odd number (section 2)."""
     tie: Literal["all", "target", "none"] = "all"
@@ -105,7 +109,7 @@ class ModelRecipe:
     """Number added to the variance in layer normalization (section 3.1)."""
 
     def __post_init__(self) -> None:
-        """Reject settings that cannot be built."""
+        """Reject settings that do not describe a valid model."""
         check_field_types(self, "model")
         check_fields(self, "model", 1, "d_model n_heads d_ff max_positions rank max_distance", MAX_SIZE)
         check_fields(self, "model", 0, "window global_tokens random_tokens")
@@ -150,6 +154,7 @@ class ModelRecipe:
                 "does not have; use 'sinusoidal', 'learned', 'rotary' or 'none', or the dot product",
                 code="conflicting_settings",
             )
+        self._check_attention()
         if self.pattern == "low_rank" and (self.attention == "additive" or self.positions in IN_ATTENTION):
             one = f"positions={self.positions!r}" if self.positions in IN_ATTENTION else "attention='additive'"
             raise RecipeError(
@@ -165,6 +170,36 @@ class ModelRecipe:
             )
         check_at_least(1, "model.kernel_width", self.kernel_width, MAX_SIZE)
         self._check_unused()
+
+    def _check_attention(self) -> None:
+        """Reject settings that go only with attention to the source, or only without."""
+        if self.attention != "none":
+            if self.reverse_source:
+                raise RecipeError(
+                    "model.reverse_source=true is for model.attention='none'; with attention, the first encoder layer "
+                    "reads in both directions: leave it out",
+                    code="unused_setting",
+                )
+            return
+        if self.architecture != "recurrent":
+            raise RecipeError(
+                f"model.attention='none' needs model.architecture='recurrent', not {self.architecture!r}; use "
+                "'recurrent', or another model.attention",
+                code="conflicting_settings",
+            )
+        if self.encoder_layers != self.decoder_layers:
+            raise RecipeError(
+                "without attention, each decoder layer starts from the state of an encoder layer, but "
+                f"model.encoder_layers={self.encoder_layers} and model.decoder_layers={self.decoder_layers}; use the "
+                "same number",
+                code="conflicting_settings",
+            )
+        if self.attention_dropout:
+            raise RecipeError(
+                f"model.attention_dropout={self.attention_dropout} has no effect with model.attention='none'; leave it "
+                "out",
+                code="unused_setting",
+            )
 
     def _check_unused(self) -> None:
         """Reject settings without effect."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -118,6 +118,15 @@ class Recipe:
             lines = [f"{key} = {toml_value(value)}" for key, value in written.items()]
             parts.append("\n".join([f"[{name}]", *lines]))
         return "\n\n".join(parts) + "\n"
+
+
+def load_recipe(recipe: Recipe | str | Path, changes: Sequence[str] = ()) -> Recipe:
+    """A recipe, or that of a preset or TOML file, with `changes` such as "model.dropout=0.3"."""
+    if not isinstance(recipe, Recipe):
+        return Recipe.load(recipe, changes)
+    table = tomllib.loads(recipe.to_toml())
+    apply_changes(table, changes)
+    return Recipe.from_table(table)
 
 
 def rename_old_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

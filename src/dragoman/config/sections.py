@@ -106,7 +106,7 @@ class DataRecipe:
     """Batches that are made in advance."""
 
     def __post_init__(self) -> None:
-        """Reject values out of range, and those that do not go together."""
+        """Reject values that are out of range or in conflict."""
         check_field_types(self, "data")
         check_fields(self, "data", 1, "max_tokens max_characters max_ratio batch_tokens")
         check_fields(self, "data", 1, "workers ahead", MAX_WORKERS)
@@ -192,7 +192,7 @@ class TrainRecipe:
     """Seed of the initial weights and of dropout."""
 
     def __post_init__(self) -> None:
-        """Reject values out of range, and those that do not go together."""
+        """Reject values that are out of range or in conflict."""
         check_field_types(self, "train")
         check_fields(self, "train", 1, "steps accumulate average save_every evaluate_every log_every keep max_skips")
         check_fields(self, "train", 0, "warmup_steps weight_decay clip patience epsilon r_drop")

@@ -1,1 +1,1 @@
-"""Models of other toolkits, converted with the same weights, tokens and translations."""
+"""Convert models of other toolkits; weights, tokens and translations stay the same."""

@@ -1,4 +1,4 @@
-"""The toolkits whose models can be imported, and which of them a model is of."""
+"""Detect which toolkit a model comes from, and read it with the matching importer."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ EXPECTED: Final = f"expected {' or '.join(importer.expected for importer in IMPO
 
 
 def read_source_model(path: Path, options: ImportOptions) -> ImportedModel:
-    """Read the model at a path, of any supported toolkit."""
+    """Read a model of any supported toolkit."""
     if not path.exists():
         hint = suggest_directory(path, lambda other: find_importer(other) is not None) or f"; {EXPECTED}"
         raise ConversionError(f"{path} does not exist{hint}", code="model_not_found")
     if path.is_dir() and is_model(path):
-        raise ConversionError(f"{path} is already a Dragoman model; use it as it is", code="already_imported")
+        raise ConversionError(f"{path} is already a Dragoman model; use it directly", code="already_imported")
     importer = find_importer(path)
     if importer is None:
         held = f"it has {format_names(path.iterdir())}" if any(path.iterdir()) else "it is empty"
-        raise ConversionError(f"{path} is not a model that can be imported ({held}); {EXPECTED}", code="not_a_model")
+        raise ConversionError(f"{path} is not a supported model ({held}); {EXPECTED}", code="not_a_model")
     for name, value in vars(options).items():
         if value and name not in importer.options:
             raise ConversionError(
-                f"`{name}` has no effect for a model of {importer.toolkit}; leave it out", code="unused_option"
+                f"`{name}` has no effect for {importer.toolkit} models; drop it", code="unused_option"
             )
     return importer.read(path, options)
 
 
 def find_importer(path: Path) -> Importer | None:
-    """The importer of the toolkit that a path looks like a model of."""
+    """Return the importer that recognizes the files at a path, if any."""
     return next((importer for importer in IMPORTERS if importer.recognizes(path)), None)

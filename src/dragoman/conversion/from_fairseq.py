@@ -1,10 +1,9 @@
-"""fairseq's Transformers for translation: a checkpoint, and dict.xx.txt for each language."""
+"""Import fairseq translation Transformers: a checkpoint, and a dict.xx.txt for each language."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,31 +11,27 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # fairseq's names, which Marian's came from
+from dragoman.conversion.fairseq_dictionary import PAD, dictionary_file, map_dictionary, read_dictionary
+from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # Hugging Face took fairseq's names
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
-from dragoman.conversion.pickle_reader import Opaque
+from dragoman.conversion.pickle_objects import Opaque
 from dragoman.conversion.source_checkpoint import (
     DamagedSourceError,
     SourceCheckpoint,
     SourceSettings,
     UnsupportedSettingError,
     choose_checkpoint,
-    read_bytes,
 )
 from dragoman.conversion.subword_model import read_subword_models, tokenization_notes
 from dragoman.conversion.torch_file import TorchFile
-from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
 from dragoman.values import render_value
 
 TOOLKIT: Final = "fairseq"
-FAIRSEQ_SPECIAL_TOKENS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 FAIRSEQ_CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
-FAIRSEQ_POSITIONS: Final = 4096  # for which sines are written down
+FAIRSEQ_POSITIONS: Final = 4096  # the most positions for which sinusoids are stored
 ORDINALS: Final = ("0", "1", "2")
-LANGUAGE_NAME: Final = r"[\w-][\w.-]{0,63}"
-BOS, PAD, EOS, UNK = range(4)
 FAIRSEQ_ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "tanh": "tanh"}
 ARCHITECTURES: Final = (
     *("transformer", "transformer_tiny", "transformer_iwslt_de_en", "transformer_wmt_en_de"),
@@ -46,22 +41,22 @@ ARCHITECTURES: Final = (
 FAIRSEQ_REQUIRED_SETTINGS: Final = {
     "adaptive_softmax_cutoff": (None, "an adaptive softmax"),
     "adaptive_input": (False, "adaptive embeddings"),
-    "layernorm_embedding": (False, "a norm of the embeddings"),
-    "no_cross_attention": (False, "a decoder without attention to the source"),
-    "cross_self_attention": (False, "attention to the source and to the past in one"),
-    "char_inputs": (False, "characters for input"),
-    "no_decoder_final_norm": (False, "a decoder without a norm after its last layer"),
-    "base_layers": (0, "layers of experts"),
-    "quant_noise_pq": (0, "a matrix more after the embeddings"),
-    "encoder_layers_to_keep": (None, "layers that are left out"),
-    "decoder_layers_to_keep": (None, "layers that are left out"),
+    "layernorm_embedding": (False, "a layer norm after the embeddings"),
+    "no_cross_attention": (False, "a decoder without cross-attention"),
+    "cross_self_attention": (False, "combined self- and cross-attention"),
+    "char_inputs": (False, "character inputs"),
+    "no_decoder_final_norm": (False, "a decoder without a final layer norm"),
+    "base_layers": (0, "mixture-of-experts layers"),
+    "quant_noise_pq": (0, "an extra projection after the embeddings"),
+    "encoder_layers_to_keep": (None, "pruned layers"),
+    "decoder_layers_to_keep": (None, "pruned layers"),
     "max_relative_length": (-1, "relative positions"),
     "use_relative_positions": (False, "relative positions"),
-    "encoder_xformers_att_config": (None, "another kind of attention"),
-    "decoder_xformers_att_config": (None, "another kind of attention"),
+    "encoder_xformers_att_config": (None, "xFormers attention"),
+    "decoder_xformers_att_config": (None, "xFormers attention"),
 }
 DUPLICATE_TENSORS: Final = (
-    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"  # of a layer's own, for a quicker path
+    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"  # copies that a layer keeps for its fused path
 )
 IGNORED_TENSORS: Final = (  # not weights
     "encoder.version", "decoder.version", "encoder.embed_positions._float_tensor",
@@ -70,7 +65,7 @@ IGNORED_TENSORS: Final = (  # not weights
 
 
 def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
-    """Read the model of a checkpoint, or of a directory with one."""
+    """Read a checkpoint, or the checkpoint in a directory."""
     path = path if path.is_file() else choose_checkpoint(path, "*.pt", FAIRSEQ_CHECKPOINTS)
     file = TorchFile(path)
     found = check_fairseq(file.content, path)
@@ -81,19 +76,19 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     languages = [task.values.get(f"{side}_lang") for side in ("source", "target")]
     files = [dictionary_file(path, options.vocabulary, language) for language in languages]
     sides = [map_dictionary(read_dictionary(file)) for file in files]
-    stored = SourceCheckpoint(file.tensors(found["model"]), path, "checkpoints of fairseq have in 'model'")
+    stored = SourceCheckpoint(file.tensors(found["model"]), path, "fairseq checkpoints have in 'model'")
     stored.tensors = rename_tensors(stored.tensors)
     stored.ignore(*IGNORED_TENSORS)
     d = settings.shared_integer("encoder_embed_dim", "decoder_embed_dim")
     for name in ("decoder_input_dim", "decoder_output_dim"):
-        settings.require(name, d, "a matrix between embeddings and layers")
+        settings.require(name, d, "a projection between embeddings and layers")
     tables = fairseq_embeddings(stored, settings, [len(mapping.rows) for mapping in sides], d)
     embedding_weights, embedding_settings = tables.convert(sides[0], sides[1], FeatureOrder())
     sizes = [settings.integer(f"{side}_ffn_embed_dim", 2048) for side in ("encoder", "decoder")]
     pre = settings.boolean("encoder_normalize_before")
     if pre != settings.boolean("decoder_normalize_before"):
         raise UnsupportedSettingError(
-            f"{path} normalizes before the sub-layers of one side and after those of the other; expected the same order"
+            f"{path} has pre-norm on one side and post-norm on the other; both sides must have the same order"
         )
     position_tables, position_settings = fairseq_positions(stored, settings, d)
     recipe = model_recipe(
@@ -134,23 +129,23 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
 
 
 def check_fairseq(found: Any, path: Path) -> Mapping[str, Any]:
-    """The content of a checkpoint of fairseq; reject those of other toolkits."""
+    """Return the content of a fairseq checkpoint; reject checkpoints of other toolkits."""
     if isinstance(found, Mapping) and "model" in found and ("cfg" in found or "args" in found):
         return found
     if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
         raise ConversionError(
-            f"{path} is a checkpoint of OpenNMT-py, whose encoder reads sources without EOS; it cannot be imported"
+            f"{path} is an OpenNMT-py checkpoint, which cannot be imported: its encoder reads sources without EOS"
         )
     names = sorted(name for name in found if isinstance(name, str)) if isinstance(found, Mapping) else []
     held = f"; it has {', '.join(render_value(name)[1:-1] for name in names[:6])}" if names else ""
     raise ConversionError(
-        f"{path} is not a checkpoint of fairseq{held}; for a model of another toolkit, give its directory",
+        f"{path} is not a fairseq checkpoint{held}; for a model of another toolkit, give its directory",
         code="not_a_model",
     )
 
 
 def as_dict(found: Any) -> dict[str, Any]:
-    """Settings as a dictionary by name, from a mapping, a Namespace or a DictConfig of OmegaConf."""
+    """Convert a mapping, a Namespace or an OmegaConf DictConfig to a dictionary."""
     table = found.state.get("_content", found.state) if isinstance(found, Opaque) else found
     if not isinstance(table, Mapping):
         return {}
@@ -162,11 +157,11 @@ def as_dict(found: Any) -> dict[str, Any]:
 
 
 def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The model's settings: all in one table before fairseq 0.10, and later in a part of one, which may have parts."""
+    """Return the model's settings, flattened: fairseq 0.10 and later nest them, older versions do not."""
     config = as_dict(found.get("cfg"))
     settings = as_dict(config["model"]) if config.get("model") is not None else as_dict(found.get("args"))
     if not settings:
-        raise DamagedSourceError(path, "has settings neither in cfg nor in args, as checkpoints of fairseq do")
+        raise DamagedSourceError(path, "has neither 'cfg' nor 'args', where fairseq checkpoints have their settings")
     flat = dict(settings)
     for part in ("encoder", "decoder", "quant_noise"):
         if isinstance(settings.get(part), Mapping | Opaque):
@@ -175,69 +170,29 @@ def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def task_settings(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the task, with the languages."""
+    """Return the task settings, which name the languages."""
     config = as_dict(found.get("cfg"))
     return as_dict(config["task"]) if config.get("task") is not None else as_dict(found.get("args"))
 
 
 def check_architecture(settings: SourceSettings, task: SourceSettings) -> None:
-    """Reject other models, and tasks other than translation."""
+    """Reject unsupported architectures, and tasks other than translation."""
     name = settings.values.get("arch") or settings.values.get("_name")
     if name not in ARCHITECTURES:
         raise ConversionError(
-            f"{settings.where} has arch={render_value(name)}; these fairseq models can be imported: "
+            f"{settings.where} has arch={render_value(name)}, which cannot be imported; supported: "
             f"{', '.join(ARCHITECTURES)}"
         )
     doing = task.values.get("_name") or task.values.get("task")
     if doing != "translation":
         raise ConversionError(
-            f"{settings.where} was trained with task={render_value(doing)}; only 'translation' can be imported, as "
-            "other tasks add tokens to the text"
+            f"{settings.where} was trained with task={render_value(doing)}; only 'translation' can be imported, "
+            "because other tasks add tokens to the text"
         )
-
-
-def dictionary_file(path: Path, directory: Path | None, language: Any) -> Path:
-    """dict.xx.txt, next to the checkpoint or in `directory`."""
-    if not isinstance(language, str) or not re.fullmatch(LANGUAGE_NAME, language):
-        raise DamagedSourceError(path, f"has {render_value(language)} as a language; expected a name such as 'de'")
-    found = (directory if directory is not None else path.parent) / f"dict.{language}.txt"
-    if not found.is_file():
-        raise ConversionError(
-            f"{found} is missing, the vocabulary of {language!r}; give its directory, that of the binarized data, as "
-            "`vocabulary`",
-            code="file_missing",
-        )
-    return found
-
-
-def read_dictionary(file: Path) -> list[str]:
-    """The tokens of a dictionary in the order of their ids: the four special tokens, and a line for each."""
-    try:
-        lines = read_bytes(file).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ConversionError(f"{file} is not UTF-8 ({error}); copy it again", code="not_utf8") from None
-    names = list(FAIRSEQ_SPECIAL_TOKENS)
-    for number, line in enumerate(lines, start=1):
-        name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
-        if not count.isdecimal() or not name:
-            raise DamagedSourceError(file, f"has {render_value(line)} in line {number}, not a token and its count")
-        names.append(name)
-    if len({*names}) != len(names):
-        twice = Counter(names).most_common(1)[0][0]
-        raise ConversionError(
-            f"{file} has the token {render_value(twice)} twice; copy it again", code="duplicate_token"
-        )
-    return names
-
-
-def map_dictionary(names: list[str]) -> VocabularyMapping:
-    """Map a dictionary to our order: the decoder starts with EOS, and <s> writes nothing."""
-    shown = ["<fairseq's s>" if i == BOS else name for i, name in enumerate(names)]
-    return map_vocabulary(shown, SpecialIds(PAD, EOS, EOS, UNK), silent=(BOS,))
 
 
 def rename_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors under the names of fairseq 0.12; older checkpoints have some in one token or under other names."""
+    """Rename tensors to the names of fairseq 0.12; older checkpoints fuse some, or name them differently."""
     norms = {
         "encoder": ("self_attn_layer_norm", "final_layer_norm"),
         "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -266,7 +221,7 @@ def rename_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def fairseq_embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes: list[int], d: int) -> EmbeddingTables:
-    """The embedding tables; `sizes` count our BOS, which fairseq does not have."""
+    """Read the embedding tables; `sizes` include our BOS, which fairseq does not have."""
     source = stored.take("encoder.embed_tokens.weight", (sizes[0] - 1, d))
     target = stored.take("decoder.embed_tokens.weight", (sizes[1] - 1, d))
     shared = settings.boolean("share_all_embeddings") or settings.boolean("share_decoder_input_output_embed")
@@ -275,7 +230,7 @@ def fairseq_embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes
         output = stored.take("decoder.output_projection.weight", (sizes[1] - 1, d))
     elif not shared:
         raise ConversionError(
-            f"{stored.where} has no tensor decoder.output_projection.weight, and its settings do not share it",
+            f"{stored.where} has no tensor decoder.output_projection.weight, but its embeddings are not shared",
             code="weights_mismatch",
         )
     return EmbeddingTables(source, target, output, not settings.boolean("no_scale_embedding"))
@@ -284,7 +239,7 @@ def fairseq_embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes
 def fairseq_positions(
     stored: SourceCheckpoint, settings: SourceSettings, d: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The position codes as tables: fairseq's sinusoids have other frequencies than the paper's, and begin later."""
+    """Return position codes as tables: fairseq's sinusoids differ from the paper's in frequencies and offset."""
     if settings.boolean("no_token_positional_embeddings"):
         return {}, {"positions": "none"}
     limits = [settings.integer(f"max_{side}_positions", 1024, 2) for side in ("source", "target")]
@@ -300,7 +255,7 @@ def fairseq_positions(
 
 
 def sines(count: int, d: int) -> Tensor:
-    """All sines and then all cosines, of frequencies from 1 to 1/10000, both ends included; positions from 2 on."""
+    """Compute fairseq's sinusoids: sines, then cosines, with frequencies 1 to 1/10000 inclusive, from position 2 on."""
     half = d // 2
     rates = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))
     angles = torch.arange(PAD + 1, PAD + 1 + count, dtype=torch.float)[:, None] * rates
@@ -309,7 +264,7 @@ def sines(count: int, d: int) -> Tensor:
 
 FAIRSEQ: Final = Importer(
     TOOLKIT,
-    "a checkpoint of fairseq (*.pt)",
+    "a fairseq checkpoint (*.pt)",
     options=("tokenizer", "target_tokenizer", "vocabulary"),
     recognizes=lambda path: path.is_file() or any(path.glob("*.pt")),
     read=read_fairseq,

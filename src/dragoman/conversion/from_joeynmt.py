@@ -1,4 +1,4 @@
-"""JoeyNMT's Transformers: a directory with config.yaml, a checkpoint, vocabularies and the text's tokenizers."""
+"""Import JoeyNMT Transformers: a directory with config.yaml, a checkpoint, vocabularies and tokenizers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOOLKIT: Final = "JoeyNMT"
 CONFIG: Final = "config.yaml"
 JOEYNMT_CHECKPOINTS: Final = ("best.ckpt", "avg.ckpt", "latest.ckpt")
 ORDERS: Final = {"pre": "pre", "post": "post"}
-EPSILON: Final = 1e-6  # of its layer norms
+EPSILON: Final = 1e-6  # of JoeyNMT's layer norms
 JOEYNMT_POSITIONS: Final = 5000
 JOEYNMT_ENCODER: Final = LayerNames(
     qkv=("src_src_att.q_layer", "src_src_att.k_layer", "src_src_att.v_layer"),
@@ -55,7 +55,7 @@ JOEYNMT_DECODER: Final = replace(
 
 
 def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
-    """Read the model of a directory of JoeyNMT."""
+    """Read a JoeyNMT model directory."""
     config = read_yaml(path / CONFIG)
     model, data = (config_section(config, name, path / CONFIG) for name in ("model", "data"))
     encoder, decoder = (config_section(model, name, path / CONFIG) for name in ("encoder", "decoder"))
@@ -73,7 +73,7 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
     checkpoint = choose_checkpoint(path, "*.ckpt", JOEYNMT_CHECKPOINTS)
     file = TorchFile(checkpoint)
     tensors = file.tensors(file.content.get("model_state")) if isinstance(file.content, Mapping) else None
-    stored = SourceCheckpoint(tensors, checkpoint, "checkpoints of JoeyNMT have in 'model_state'")
+    stored = SourceCheckpoint(tensors, checkpoint, "JoeyNMT checkpoints have in 'model_state'")
     stored.ignore("encoder.pe.pe", "decoder.pe.pe")
     d = shared_integer(sides, "hidden_size")
     tables = [config_section(side, "embeddings", path / CONFIG) for side in (encoder, decoder)]
@@ -111,15 +111,15 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
 
 
 def config_section(config: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
-    """A required section of the settings."""
+    """Return a required section of the config."""
     found = config.get(name)
     if not isinstance(found, dict):
-        raise DamagedSourceError(path, f"has no section {name!r}, as the settings of JoeyNMT 2 do")
+        raise DamagedSourceError(path, f"has no section {name!r}, which JoeyNMT 2 writes")
     return found
 
 
 def shared_integer(sides: Mapping[str, SourceSettings], name: str) -> int:
-    """An integer that encoder and decoder must share."""
+    """Return an integer setting that must be the same in encoder and decoder."""
     pair = {f"{side} {name}": settings.values.get(name) for side, settings in sides.items()}
     first, second = pair
     return SourceSettings(pair, str(sides["encoder"].where).removesuffix(", encoder:")).shared_integer(first, second)
@@ -128,11 +128,11 @@ def shared_integer(sides: Mapping[str, SourceSettings], name: str) -> int:
 def shared_choice(
     sides: Mapping[str, SourceSettings], name: str, choices: Mapping[str, str], usual: Sequence[str]
 ) -> str:
-    """A choice that encoder and decoder must share; each has its own default."""
+    """Return a choice that must be the same in encoder and decoder; their defaults differ."""
     found = [settings.choice(name, choices, default) for settings, default in zip(sides.values(), usual, strict=True)]
     if found[0] != found[1]:
         raise UnsupportedSettingError(
-            f"{sides['encoder'].where} {name} is {found[0]!r}, and the decoder's {found[1]!r}; only models with "
+            f"{sides['encoder'].where} {name} is {found[0]!r}, but the decoder's is {found[1]!r}; only models with "
             "equal values can be imported"
         )
     return found[0]
@@ -141,28 +141,26 @@ def shared_choice(
 def joeynmt_embeddings(
     stored: SourceCheckpoint, model: SourceSettings, scaled: Sequence[bool], text: JoeyNMTText, d: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The embedding weights, and their settings in the recipe."""
+    """Convert the embeddings; return their weights and recipe settings."""
     sizes = [len(side.rows) for side in text.sides]
     source = stored.take("src_embed.lut.weight", (sizes[0], d))
     target = stored.take_first(("trg_embed.lut.weight", "src_embed.lut.weight"), (sizes[1], d))
     output = stored.take_first(("decoder.output_layer.weight", "trg_embed.lut.weight"), (sizes[1], d))
-    if scaled[0] != scaled[1] and not model.boolean("tied_embeddings"):  # tied, both are the source's
-        raise UnsupportedSettingError(
-            f"{model.where} scales the embeddings of one side only; models that scale both or neither can be imported"
-        )
+    if scaled[0] != scaled[1] and not model.boolean("tied_embeddings"):  # if tied, the source's counts
+        raise UnsupportedSettingError(f"{model.where} scales the embeddings of one side only; expected both or neither")
     return EmbeddingTables(source, target, output, scaled[0]).convert(text.sides[0], text.sides[1], FeatureOrder())
 
 
 class JoeyNMTText:
-    """Vocabularies, special tokens and tokenizers."""
+    """The vocabularies, special tokens and tokenizers of a JoeyNMT model."""
 
     def __init__(self, path: Path, data: Mapping[str, Any], options: ImportOptions) -> None:
         where = path / CONFIG
         side_settings = [config_section(data, side, where) for side in ("src", "trg")]
-        marks = data.get("special_symbols") or {}
-        if not isinstance(marks, dict):
-            raise SourceSettings(data, where).invalid("special_symbols", marks, "a table of names and tokens")
-        symbols = SourceSettings(marks, f"{where}, special_symbols:")
+        special = data.get("special_symbols") or {}
+        if not isinstance(special, dict):
+            raise SourceSettings(data, where).invalid("special_symbols", special, "a table of names and tokens")
+        symbols = SourceSettings(special, f"{where}, special_symbols:")
         for name, usual, what in (("sep_token", None, "prompts before the text"), ("lang_tags", [], "language tags")):
             symbols.require(name, usual, what)
         self.level = " and ".join(dict.fromkeys(render_value(side.get("level")).strip("'") for side in side_settings))
@@ -186,29 +184,29 @@ class JoeyNMTText:
         self.languages = language_pair(*(side.get("lang") for side in side_settings))
 
     def side(self, file: Path, symbols: SourceSettings) -> VocabularyMapping:
-        """Map a vocabulary to our order."""
+        """Read a vocabulary and map it to our order."""
         try:
             names = read_bytes(file).decode("utf-8").rstrip("\n").split("\n")
         except UnicodeDecodeError as error:
             raise ConversionError(f"{file} is not UTF-8 ({error}); copy it again", code="not_utf8") from None
         if len({*names}) != len(names):
-            raise ConversionError(f"{file} has a duplicate token", code="duplicate_token")
+            raise ConversionError(f"{file} has a duplicate token; copy it again", code="duplicate_token")
         ids = [
-            symbols.integer(f"{mark}_id", usual, 0) for mark, usual in (("pad", 1), ("bos", 2), ("eos", 3), ("unk", 0))
+            symbols.integer(f"{name}_id", usual, 0) for name, usual in (("pad", 1), ("bos", 2), ("eos", 3), ("unk", 0))
         ]
-        words = [symbols.values.get(f"{mark}_token", usual) for mark, usual in
+        words = [symbols.values.get(f"{name}_token", usual) for name, usual in
                  (("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
         for number, word in zip(ids, words, strict=True):
             if number >= len(names) or names[number] != word:
                 raise ConversionError(
-                    f"{file} does not have {render_value(word)} as token {number}, as {symbols.where} says; "
-                    "copy the whole model",
+                    f"token {number} of {file} is not {render_value(word)}, as {symbols.where} requires; copy the "
+                    "whole model",
                     code="vocabulary_mismatch",
                 )
         return map_vocabulary(names, SpecialIds(*ids))
 
     def subword_model(self, path: Path, settings: SourceSettings, file: Path | None) -> SubwordModel:
-        """The subword model of a side: `file`, or the one that the settings name."""
+        """Read the subword model of one side: `file`, or the file named in the config."""
         if settings.values.get("level") == "word":
             return SubwordModel()
         own = settings.values.get("tokenizer_cfg") or {}
@@ -218,8 +216,7 @@ class JoeyNMTText:
             expected = path / Path(named).name
             if not expected.is_file():
                 raise ConversionError(
-                    f"{expected} is missing, the tokenizer of {settings.where}; copy it there, or give it as "
-                    "`tokenizer`",
+                    f"the tokenizer {expected} of {settings.where} is missing; copy it there or give it as `tokenizer`",
                     code="file_missing",
                 )
             file = expected
@@ -227,7 +224,7 @@ class JoeyNMTText:
 
 
 def restricted_tokenizer(side: VocabularyMapping, subword: SubwordModel) -> ImportedTokenizer:
-    """The tokenizer of a side; JoeyNMT splits text into tokens of the vocabulary only."""
+    """Make the tokenizer of one side; like JoeyNMT, it only uses tokens of the vocabulary."""
     kind, model = subword.kind, subword.model
     if kind == "subword-nmt":
         kind = SUBWORD_NMT_RESTRICTED
@@ -237,7 +234,7 @@ def restricted_tokenizer(side: VocabularyMapping, subword: SubwordModel) -> Impo
 
 
 def check_text_settings(settings: SourceSettings) -> None:
-    """Reject preprocessing that Dragoman does not do."""
+    """Reject preprocessing that Dragoman does not support."""
     level = settings.values.get("level")
     if level not in ("bpe", "word"):
         raise UnsupportedSettingError(
@@ -248,13 +245,13 @@ def check_text_settings(settings: SourceSettings) -> None:
     settings.require("has_prompt", False, "prompts before the text")
     own = settings.values.get("tokenizer_cfg")
     for name, usual, what in (("pretokenizer", "none", "Moses pretokenization"),
-                              ("separator", "@@", "another continuation mark")):  # fmt: skip
+                              ("separator", "@@", "a separator other than '@@'")):  # fmt: skip
         SourceSettings(own if isinstance(own, dict) else {}, settings.where).require(name, usual, what)
 
 
 JOEYNMT: Final = Importer(
     TOOLKIT,
-    f"a directory of JoeyNMT ({CONFIG}, *.ckpt)",
+    f"a JoeyNMT directory ({CONFIG}, *.ckpt)",
     options=("tokenizer", "target_tokenizer"),
     recognizes=lambda path: (path / CONFIG).is_file(),
     read=read_joeynmt,

@@ -1,4 +1,4 @@
-"""Marian models in Hugging Face's form, as Opus-MT publishes them: a directory with config.json and source.spm."""
+"""Import Marian models in Hugging Face format, such as Opus-MT: a directory with config.json and source.spm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from dragoman.text.token_table import is_language_code
 from dragoman.values import plural, render_value
 
 TOOLKIT: Final = "Marian (Hugging Face)"
-MAX_EXTRA_ROWS: Final = 10_000  # rows of a table beyond the vocabulary
+MAX_EXTRA_ROWS: Final = 10_000  # of an embedding table, beyond the vocabulary
 WEIGHT_FILES: Final = ("model.safetensors", "pytorch_model.bin")
 MARIAN_ENCODER: Final = LayerNames(
     qkv=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -56,23 +56,23 @@ MARIAN_DECODER: Final = replace(
     cross_output="encoder_attn.out_proj",
     cross_norm="encoder_attn_layer_norm",
 )
-# Settings that older converters wrote; the one value is what their model then computes.
+# Settings that older converters wrote; only the value that Hugging Face's model implements is accepted.
 MARIAN_REQUIRED_SETTINGS: Final = {
-    "normalize_before": (False, "a norm before each sub-layer"),
-    "normalize_embedding": (False, "a norm of the embeddings"),
-    "add_final_layer_norm": (False, "a norm after the last layer"),
+    "normalize_before": (False, "pre-norm"),
+    "normalize_embedding": (False, "a layer norm after the embeddings"),
+    "add_final_layer_norm": (False, "a final layer norm"),
     "static_position_embeddings": (True, "learned positions"),
-    "is_encoder_decoder": (True, "a decoder alone"),
+    "is_encoder_decoder": (True, "a decoder without an encoder"),
 }
 
 
 def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
-    """Read the model of a directory of Hugging Face."""
+    """Read a Hugging Face model directory."""
     config = SourceSettings(read_json(path / "config.json"), path / "config.json")
     if (kind := config.values.get("model_type")) != "marian":
         raise ConversionError(
-            f"{config.where} has model_type={render_value(kind)}; only Marian (Opus-MT) models of Hugging Face can be "
-            "imported, with model_type 'marian'"
+            f"{config.where} has model_type={render_value(kind)}; of Hugging Face's models, only "
+            "Marian (Opus-MT, model_type 'marian') can be imported"
         )
     for name, (usual, what) in MARIAN_REQUIRED_SETTINGS.items():
         config.require(name, usual, what)
@@ -83,12 +83,12 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         )
     text = MarianText(path, config, options.one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_torch_tensors(weights)
-    stored = SourceCheckpoint(tensors, weights, "save_pretrained writes them")
+    stored = SourceCheckpoint(tensors, weights, "save_pretrained writes")
     d, positions = config.integer("d_model"), config.integer("max_position_embeddings", 1024, 2)
     sizes = [config.integer(f"{side}_ffn_dim") for side in ("encoder", "decoder")]
     bias = stored.take("final_logits_bias", (1, text.sizes[1]))[0] if "final_logits_bias" in stored else None
     tables = EmbeddingTables(*marian_embeddings(stored, config, text.sizes, d), config.boolean("scale_embedding"), bias)
-    stream = FeatureOrder(interleave_sines(d))  # after tables of that width were found
+    stream = FeatureOrder(interleave_sines(d))  # only now is d known to be the width of the tables
     embedding_weights, embedding_settings = tables.convert(text.source, text.target, stream)
     recipe = model_recipe(
         config.where,
@@ -116,13 +116,13 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         text.target.tokenizer(TOOLKIT, "sentencepiece", text.models[1]),
         {**embedding_weights, **layers.weights},
         [weights, path / "config.json", *text.files],
-        longest=positions - 1,  # the end mark has a position too
+        longest=positions - 1,  # EOS takes a position
         languages=text.languages,
     )
 
 
 def read_torch_tensors(path: Path) -> dict[str, Tensor] | None:
-    """The tensors of pytorch_model.bin."""
+    """Read the tensors of pytorch_model.bin."""
     file = TorchFile(path)
     return file.tensors(file.content)
 
@@ -130,14 +130,14 @@ def read_torch_tensors(path: Path) -> dict[str, Tensor] | None:
 def marian_embeddings(
     stored: SourceCheckpoint, config: SourceSettings, sizes: Sequence[int], d: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The tables of the source, of the target and of the projection; those that are one are stored once or more."""
+    """Read the source, target and output tables; tied tables may be stored under any of their names."""
     shared = config.boolean("share_encoder_decoder_embeddings", True)
     both = ("model.shared.weight",) if shared else ()
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     if shared and sizes[0] != sizes[1]:
         raise ConversionError(
-            f"{config.where} shares the embeddings of both sides, but the source has {sizes[0]} tokens and the target "
-            f"{sizes[1]}",
+            f"{config.where} shares the embeddings of source and target, but the source has {sizes[0]} tokens and the "
+            f"target {sizes[1]}",
             code="vocabulary_mismatch",
         )
     tied = config.boolean("tie_word_embeddings", True)
@@ -147,19 +147,19 @@ def marian_embeddings(
 
 
 def check_positions(stored: SourceCheckpoint, name: str, positions: int, d: int) -> None:
-    """Reject stored positions, as older files have them, that are not sinusoidal (they may be rounded)."""
+    """Reject stored position tables that are not sinusoidal; older files store them, possibly rounded."""
     if name not in stored:
         return
     found, order = stored.take(name, (positions, d)), torch.tensor(interleave_sines(d))
     if not torch.allclose(found[:, order], sinusoid(torch.arange(positions), d), atol=5e-3):
         raise UnsupportedSettingError(
-            f"{stored.where} has positions in {name} that are not Marian's sinusoids; learned ones cannot be imported "
-            "from this kind of file"
+            f"{stored.where} has positions in {name} that are not Marian's sinusoids; learned positions cannot be "
+            "imported from Marian models"
         )
 
 
 class MarianText:
-    """The text files of such a directory: two sentencepiece models, and one vocabulary or two."""
+    """The text files of a Marian directory: two sentencepiece models, and one or two vocabularies."""
 
     def __init__(self, path: Path, config: SourceSettings, one_target: bool) -> None:
         about = path / "tokenizer_config.json"
@@ -178,23 +178,24 @@ class MarianText:
             rows if separate or not config.boolean("share_encoder_decoder_embeddings", True) else (rows[0],) * 2
         )
         vocabularies = [read_vocabulary(file, size) for file, size in zip(self.files[2:], self.sizes, strict=False)]
-        words = [special_token(tokenizer_config, f"{mark}_token", usual) for mark, usual in
+        words = [special_token(tokenizer_config, f"{name}_token", usual) for name, usual in
                  (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
-        of_config = [single_id(config, f"{mark}_token_id") for mark in ("pad", "eos")]
+        of_config = [single_id(config, f"{name}_token_id") for name in ("pad", "eos")]
         start = config.integer("decoder_start_token_id", of_config[0], 0)
         sides: list[VocabularyMapping] = []
         for file, names, size in zip(self.files[2:], vocabularies, self.sizes, strict=False):
-            pad, eos, unk = (token_id(file, names, mark) for mark in words)
+            pad, eos, unk = (token_id(file, names, word) for word in words)
             if file is self.files[-1] and (pad, eos) != tuple(of_config):
                 raise ConversionError(
-                    f"{file} has {render_value(words[0])} and {render_value(words[1])} as {pad} and {eos}, but "
-                    f"{config.where} says {of_config[0]} and {of_config[1]}; the two are not of one model",
+                    f"{render_value(words[0])} and {render_value(words[1])} are tokens {pad} and {eos} in {file}, but "
+                    f"{of_config[0]} and {of_config[1]} in {config.where}; the files belong to different models",
                     code="vocabulary_mismatch",
                 )
             first = start if file is self.files[-1] else pad
             if first >= size:
                 raise ConversionError(
-                    f"{config.where} has decoder_start_token_id={first}, but {size} tokens", code="vocabulary_mismatch"
+                    f"{config.where} has decoder_start_token_id={first}, but only {size} tokens",
+                    code="vocabulary_mismatch",
                 )
             languages = marian_language_tokens(names) if file is self.files[2] and not one_target else {}
             sides.append(
@@ -210,7 +211,7 @@ class MarianText:
 
 
 def read_vocabulary(file: Path, size: int) -> list[str]:
-    """The tokens of a vocabulary in the order of their ids; each needs a row in the tables."""
+    """Read the tokens of a vocabulary in the order of their ids; each needs a row in the tables."""
     table = read_json(file)
     if not all(type(number) is int for number in table.values()):
         raise DamagedSourceError(file, "does not map each token to an integer")
@@ -219,48 +220,49 @@ def read_vocabulary(file: Path, size: int) -> list[str]:
         raise DamagedSourceError(file, "does not number its tokens 0, 1, 2, ...")
     if not len(names) <= size <= len(names) + MAX_EXTRA_ROWS:
         raise ConversionError(
-            f"{file} has {plural(len(names), 'token')}, but config.json says {size:,}; they are of different models",
+            f"{file} has {plural(len(names), 'token')}, but config.json says {size:,}; the files belong to "
+            "different models",
             code="vocabulary_mismatch",
         )
     return names
 
 
 def name_all_rows(names: Sequence[str], size: int) -> list[str]:
-    """A name for each row; rows beyond the vocabulary get their number."""
+    """Name each row of the table; rows beyond the vocabulary are named by number."""
     return [*names, *(f"<row {number}>" for number in range(len(names), size))]
 
 
 def special_token(tokenizer_config: dict[str, Any], key: str, usual: str) -> str:
-    """The name of a special token, which newer files keep in a table."""
+    """Return a special token, which newer files wrap in a table."""
     found = tokenizer_config.get(key, usual)
     found = found.get("content", usual) if isinstance(found, dict) else found
     return found if isinstance(found, str) else usual
 
 
-def token_id(file: Path, names: list[str], mark: str) -> int:
-    """The id of a special token."""
-    if mark not in names:
-        message = f"{file} has no token {render_value(mark)}; copy the whole model"
+def token_id(file: Path, names: list[str], word: str) -> int:
+    """Return the id of a special token."""
+    if word not in names:
+        message = f"{file} has no token {render_value(word)}; copy the whole model"
         raise ConversionError(message, code="vocabulary_mismatch")
-    return names.index(mark)
+    return names.index(word)
 
 
 def single_id(config: SourceSettings, name: str) -> int:
-    """A single id, or a list of one."""
+    """Return an id that is stored as a number or as a list of one."""
     found = config.values.get(name)
     value = found[0] if isinstance(found, list) and len(found) == 1 else found
     return SourceSettings({name: value}, config.where).integer(name, None, 0)
 
 
 def marian_language_tokens(names: Sequence[str]) -> dict[str, int]:
-    """The tokens of target languages, such as >>fra<<, by their codes."""
+    """Return the ids of target-language tokens such as >>fra<<, by language code."""
     found = {name[2:-2]: i for i, name in enumerate(names) if name.startswith(">>") and name.endswith("<<")}
     return {code: i for code, i in found.items() if is_language_code(code)}
 
 
 MARIAN: Final = Importer(
     "Opus-MT",
-    "a directory of Opus-MT (config.json, source.spm, ...)",
+    "an Opus-MT directory (config.json, source.spm, ...)",
     options=("one_target",),
     recognizes=lambda path: (path / "config.json").is_file(),
     read=read_marian,

@@ -1,4 +1,4 @@
-"""A model of another toolkit, converted and ready to be written as a model directory; and what reads it."""
+"""A converted model, ready to be written as a model directory, and the interface of importers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dragoman.text.imported.tokenizer import ImportedTokenizer
 class ImportOptions:
     """Options of `dragoman import`.
 
-    `tokenizer` is the subword model of the text, also of the target unless `target_tokenizer` is given. `vocabulary` is
-    the directory of the vocabularies, if they are not next to the model. `one_target` means that tokens such as >>fra<<
-    are not target languages.
+    `tokenizer` is the subword model of the source, and of the target unless `target_tokenizer` is given. `vocabulary`
+    is the directory of the vocabularies, if it is not the model's. `one_target` treats tokens such as >>fra<< as plain
+    tokens, not as target languages.
     """
 
     tokenizer: Path | None = None
@@ -36,14 +36,14 @@ class ImportOptions:
     one_target: bool = False
 
 
-MAX_SOURCE_TOKENS = 1024  # of a source that is not split
+MAX_SOURCE_TOKENS = 1024  # longer sources are split
 
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """The content of a model directory; `files` are those that it was read from, `notes` are for its users.
+    """The content of a model directory; `files` are the files it was read from, `notes` are shown to users.
 
-    `languages` are those of source and target, if its files name them.
+    `languages` are source and target language, if the files name them.
     """
 
     toolkit: str
@@ -58,7 +58,7 @@ class ImportedModel:
 
     @property
     def recipe(self) -> Recipe:
-        """The known settings of its training, and our defaults for the rest."""
+        """The model's settings, and our defaults for everything else."""
         text = TextRecipe(
             "imported", max(self.source.vocabulary_size, self.target.vocabulary_size), False, self.source.targets
         )
@@ -67,12 +67,12 @@ class ImportedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """Vocabulary sizes and languages, as far as its files tell them; its license is not among them."""
+        """Vocabulary sizes, and the languages if known; other toolkits do not record a license."""
         sources, targets = (language_codes([code]) for code in self.languages) if self.languages else ((), ())
         return ModelInfo(vocabulary_sizes(self.source, self.target), sources, self.source.targets or targets)
 
     def write(self, out: Path) -> None:
-        """Check the model and write its directory, completely or not at all."""
+        """Check the model and write its directory, complete or not at all."""
         check_new_directory(out)
         info, model = self.info, self.recipe.model
         expected = build_model(model, info.vocabulary, PAD).state_dict().items()
@@ -97,7 +97,7 @@ class ImportedModel:
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return f"""# {title}
 
-Trained with {self.toolkit}, and imported with Dragoman {__version__} from:
+Trained with {self.toolkit} and imported with Dragoman {__version__} from:
 
 | file | bytes | SHA-256 begins |
 |---|---|---|
@@ -108,8 +108,8 @@ Trained with {self.toolkit}, and imported with Dragoman {__version__} from:
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
-{model.n_heads} heads, d_ff {model.d_ff}; tokens of {self.toolkit}.
-All settings are in recipe.toml; those of [train] are not the ones that it was trained with.
+{model.n_heads} heads, d_ff {model.d_ff}, with the tokenizer of {self.toolkit}.
+All settings are in recipe.toml, but [train] has defaults: the settings of the original training are unknown.
 {into}
 ## Scores
 
@@ -119,7 +119,7 @@ None yet: run `dragoman evaluate`.
 
 @dataclass(frozen=True)
 class Importer:
-    """A toolkit: what its models look like, the import options that they use, and how they are read."""
+    """How to recognize and read the models of a toolkit, and the import options that apply."""
 
     toolkit: str
     expected: str
@@ -129,12 +129,12 @@ class Importer:
 
 
 def language_pair(source: object, target: object) -> tuple[str, str] | None:
-    """The languages of a model, if its files name both."""
+    """Return the languages of a model if its files name both."""
     return (source, target) if isinstance(source, str) and isinstance(target, str) else None
 
 
 def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
-    """The recipe of a model, with errors that name the imported file."""
+    """Make the model recipe; errors name the imported file."""
     try:
         return ModelRecipe(**settings)
     except RecipeError as error:

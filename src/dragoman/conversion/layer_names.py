@@ -1,7 +1,7 @@
-"""Convert the layers of an encoder-decoder Transformer from the names of a toolkit to ours.
+"""Convert the layers of an encoder-decoder Transformer from another toolkit's names to ours.
 
-All toolkits have the same matrices under other names. If the features of the residual stream have another order, all
-weights that read or write the stream are reordered.
+All toolkits have the same matrices under different names. If the features of the residual stream are ordered
+differently, all weights that read or write the stream are reordered.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dragoman.conversion.vocabulary import VocabularyMapping
 from dragoman.modeldir.weights import EMBEDDING_TABLES
 
 ACTIVATION_NAMES: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
-MAX_WIDTH_RATIO: Final = 16  # of the feed-forward networks of the two sides
+MAX_WIDTH_RATIO: Final = 16  # between the feed-forward networks of encoder and decoder
 
 
 @dataclass(frozen=True)
 class LayerNames:
-    """The names of the parts of a layer; biases and weights have the usual endings."""
+    """The names of the modules of a layer, without `.weight` and `.bias`."""
 
     qkv: tuple[str, str, str]
     output: str
@@ -45,28 +45,28 @@ class FeatureOrder:
         self.order = None if order is None else torch.tensor(order)
 
     def last(self, tensor: Tensor) -> Tensor:
-        """Reorder the last dimension, of weights that read the stream."""
+        """Reorder the last dimension, for weights that read the stream."""
         return tensor if self.order is None else tensor[..., self.order]
 
     def first(self, tensor: Tensor) -> Tensor:
-        """Reorder the first dimension, of weights that write to the stream."""
+        """Reorder the first dimension, for weights that write to the stream."""
         return tensor if self.order is None else tensor[self.order]
 
 
 def interleave_sines(d_model: int) -> list[int]:
-    """The order for toolkits whose position code has all sines, then all cosines; ours alternates."""
+    """Return the feature order for toolkits whose sinusoids have all sines first; ours alternate with cosines."""
     return [part * (d_model // 2) + i for i in range(d_model // 2) for part in (0, 1)]
 
 
 class LayerConverter:
-    """Converts the layers of a model."""
+    """Converts layers one by one and collects their weights."""
 
     def __init__(self, checkpoint: SourceCheckpoint, recipe: ModelRecipe, stream: FeatureOrder) -> None:
         self.checkpoint, self.recipe, self.stream = checkpoint, recipe, stream
         self.weights: dict[str, Tensor] = {}
 
     def take(self, ours: str, there: str, names: LayerNames, d_ff: int) -> None:
-        """Convert one layer, `ours` such as "encoder.0", with `d_ff` inner features."""
+        """Convert the layer `there` to `ours`, such as "encoder.0", with `d_ff` inner features."""
         d, keys, values = self.recipe.d_model, self.recipe.key_size, self.recipe.value_size
         heads = self.recipe.n_heads
         attended = (heads * keys, heads * keys, heads * values)
@@ -84,14 +84,14 @@ class LayerConverter:
         self.convert_output(f"{ours}.feed_forward.outer", f"{there}.{names.outer}", d_ff, bias=True)
         self.norm(f"{ours}.around_feed_forward.norm", f"{there}.{names.feed_forward_norm}")
         if d_ff < self.recipe.d_ff:
-            self.fill_up(f"{ours}.feed_forward", self.recipe.d_ff - d_ff, d)
+            self.pad_features(f"{ours}.feed_forward", self.recipe.d_ff - d_ff, d)
 
     def take_layers(self, there: str, encoder: LayerNames, decoder: LayerNames, d_ff: Sequence[int]) -> None:
-        """Convert the layers of both sides, in `there` + "encoder.layers", and with pre-norm the norms after them."""
+        """Convert all layers, in `there` + "encoder.layers" and the like, and with pre-norm the final norms."""
         if max(d_ff) > MAX_WIDTH_RATIO * min(d_ff):
             raise UnsupportedSettingError(
                 f"{self.checkpoint.where} has feed-forward networks of {d_ff[0]:,} and {d_ff[1]:,} features; the "
-                "smaller would be filled up with zeros to the size of the larger, which is too much"
+                f"smaller is padded with zeros, so they may differ by a factor of at most {MAX_WIDTH_RATIO}"
             )
         counts = self.recipe.encoder_layers, self.recipe.decoder_layers
         for side, names, count, size in zip(("encoder", "decoder"), (encoder, decoder), counts, d_ff, strict=True):
@@ -101,7 +101,7 @@ class LayerConverter:
                 self.norm(f"{side}_norm", f"{there}{side}.layer_norm")
 
     def convert_inputs(self, ours: str, names: Sequence[str], outputs: Sequence[int], bias: bool | None = None) -> None:
-        """Concatenate matrices that read the stream."""
+        """Concatenate the matrices that read the stream."""
         d, both = self.recipe.d_model, [*zip(names, outputs, strict=True)]
         self.weights[f"{ours}.weight"] = torch.cat([
             self.stream.last(self.checkpoint.take(f"{name}.weight", (n, d))) for name, n in both
@@ -117,7 +117,7 @@ class LayerConverter:
             self.weights[f"{ours}.bias"] = self.stream.first(self.bias(name, d))
 
     def bias(self, name: str, size: int) -> Tensor:
-        """The bias, or zeros without one."""
+        """Return a bias, or zeros if the model has none."""
         bias_name = f"{name}.bias"
         return self.checkpoint.take(bias_name, (size,)) if bias_name in self.checkpoint else torch.zeros(size)
 
@@ -127,8 +127,8 @@ class LayerConverter:
             taken = self.checkpoint.take(f"{name}.{part}", (self.recipe.d_model,))
             self.weights[f"{ours}.{part}"] = self.stream.first(taken)
 
-    def fill_up(self, ours: str, more: int, d: int) -> None:
-        """Add inner features that stay zero, if the other side has more: every activation maps zero to zero."""
+    def pad_features(self, ours: str, more: int, d: int) -> None:
+        """Add inner features that are always zero, as every activation maps zero to zero."""
         inner, bias, outer = f"{ours}.inner.weight", f"{ours}.inner.bias", f"{ours}.outer.weight"
         self.weights[inner] = torch.cat([self.weights[inner], torch.zeros(more, d)])
         self.weights[bias] = torch.cat([self.weights[bias], torch.zeros(more)])
@@ -137,7 +137,7 @@ class LayerConverter:
 
 @dataclass(frozen=True)
 class EmbeddingTables:
-    """The embeddings of both sides and the output projection; `scaled` by sqrt(d_model) when read."""
+    """The embeddings of both sides and the output projection; `scaled`: lookups are multiplied by sqrt(d_model)."""
 
     source: Tensor
     target: Tensor
@@ -148,7 +148,7 @@ class EmbeddingTables:
     def convert(
         self, source: VocabularyMapping, target: VocabularyMapping, stream: FeatureOrder
     ) -> tuple[dict[str, Tensor], dict[str, object]]:
-        """Our weights, and their settings in the recipe: which tables are tied, and whether there is a bias."""
+        """Return our weights and the recipe settings: which tables are tied, and whether there is an output bias."""
         shrink = 1.0 if self.scaled else self.source.shape[1] ** -0.5
         tables = [
             stream.last(order.of_rows(table)) * factor

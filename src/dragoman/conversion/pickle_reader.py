@@ -1,88 +1,33 @@
-"""Read a pickle without calling anything that it names.
+"""Read a pickle without running any code that it names.
 
-A pickle is a program: it names classes and functions, and calls them. This interpreter knows the opcodes of plain
-values and containers. It accepts a short list of names, and builds inert descriptions: `StoredTensor` for a tensor,
-`dict` for an OrderedDict, `Opaque` for other objects. All other names are rejected. Its work is bounded by the length
-of the pickle and by `MAX_STEPS`.
+A pickle is a program that names classes and functions and calls them. This interpreter knows the opcodes of plain
+values and containers. It accepts a short list of names and builds inert descriptions: `StoredTensor` for a tensor,
+`dict` for an OrderedDict, `Opaque` for other objects. It rejects all other names. The length of the pickle and
+`MAX_STEPS` bound its work.
 """
 
 from __future__ import annotations
 
 import pickletools
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import IO, Any, Final
+
+from dragoman.conversion.pickle_objects import (
+    CALLS,
+    MAX_SIZE,
+    OPAQUE_NAMES,
+    STORAGE_TYPES,
+    BadPickleError,
+    GlobalName,
+    Opaque,
+    Storage,
+    UnsafePickleError,
+    check_key,
+    reconstruct,
+)
 
 MAX_STEPS: Final = 1_000_000  # a checkpoint of 300 tensors with its optimizer takes about 50,000
 MAX_BITS: Final = 1024  # of an integer
-MAX_DIMENSIONS: Final = 8
-MAX_SIZE: Final = 1 << 48  # of anything that is counted: elements, bytes, offsets
-
-ITEM_BYTES: Final = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
-    "bool": 1,
-}  # fmt: skip
-STORAGE_TYPES: Final = {
-    f"{module}.{kind}Storage": dtype
-    for module in ("torch", "torch.cuda")
-    for kind, dtype in zip(
-        ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"), ITEM_BYTES, strict=True
-    )
-}
-NAMESPACE: Final = "argparse.Namespace"
-OPAQUE_NAMES: Final = re.compile(
-    r"torch\.(device|(bfloat|float|u?int)\d+|bool|half|float|double|long|int)"
-    r"|numpy\.(dtype|float\d+|int\d+|(_core|core)\.multiarray\.scalar)"
-    r"|_codecs\.encode|_?operator\.getitem|typing\.\w+|omegaconf\.\w+\.\w+|fairseq\.[\w.]+|collections\.defaultdict"
-    r"|(builtins|__builtin__)\.(object|dict|list|tuple|set|int|long|float|bool|str|bytes|unicode)"
-)  # beside the weights in checkpoints of fairseq: NumPy's numbers, OmegaConf's settings, enumerations
-
-
-class BadPickleError(ValueError):
-    """A damaged pickle, or one that does not describe tensors and settings."""
-
-
-class UnsafePickleError(BadPickleError):
-    """A pickle that names something that is not on the list; `name` is what it asks for."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"asks for {name}")
-        self.name = name
-
-
-@dataclass(frozen=True)
-class Name:
-    """A class or function that a pickle names; only its name."""
-
-    path: str
-
-
-@dataclass(frozen=True, eq=False)
-class Opaque:
-    """An object that was not built: the name of its class, and its state as plain values."""
-
-    path: str
-    state: dict[Any, Any] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True)
-class Storage:
-    """Where the elements of tensors lie in the file, by key."""
-
-    dtype: str
-    key: str
-    size: int
-
-
-@dataclass(frozen=True)
-class StoredTensor:
-    """A view of a storage that was checked to lie inside it."""
-
-    storage: Storage
-    offset: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
 
 
 class PickleReader:
@@ -93,11 +38,11 @@ class PickleReader:
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
-        self.storages: dict[str, Storage] = {}  # by key, in the order in which they are first named
+        self.storages: dict[str, Storage] = {}  # by key, in order of first use
         self.steps = 0
 
     def read(self) -> Any:
-        """The value of the pickle at the stream's position, which is then behind it."""
+        """Read one pickle from the stream and return its value."""
         try:
             for opcode, argument, _ in pickletools.genops(self.stream):
                 self.charge(1)
@@ -106,18 +51,18 @@ class PickleReader:
                 self.run(opcode.name, argument)
         except BadPickleError:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError) as error:  # of the opcodes, or of too short a stack
+        except (ValueError, TypeError, LookupError, AttributeError) as error:  # invalid opcodes, or an empty stack
             raise BadPickleError(f"is not a valid pickle ({type(error).__name__})") from None
         raise BadPickleError("ends in the middle of a pickle")
 
     def charge(self, steps: int) -> None:
-        """Count what is done, so that a small file cannot cause much work."""
+        """Count steps, so that a small file cannot cause a lot of work."""
         self.steps += steps
         if self.steps > MAX_STEPS:
-            raise BadPickleError(f"takes more than {MAX_STEPS:,} steps to read, far more than the settings of a model")
+            raise BadPickleError(f"takes more than {MAX_STEPS:,} steps to read, far more than any checkpoint needs")
 
     def run(self, name: str, argument: Any) -> None:
-        """One opcode."""
+        """Run one opcode."""
         stack = self.stack
         if name in PUSHED:
             stack.append(check_plain(argument))
@@ -141,21 +86,21 @@ class PickleReader:
             raise BadPickleError(f"has the opcode {name}, which tensors and settings do not need")
 
     def pop_mark(self) -> list[Any]:
-        """What was pushed since the last mark."""
+        """Pop everything that was pushed since the last MARK opcode."""
         start = self.marks.pop()
         items = self.stack[start:]
         if len(self.stack) < start:
-            raise BadPickleError("is not a valid pickle (a mark is gone)")
+            raise BadPickleError("is not a valid pickle (the stack is shorter than its MARK)")
         del self.stack[start:]
         return items
 
     def set_items(self, pairs: list[Any]) -> None:
-        """Keys and values in turn, into the dictionary on top of the stack."""
+        """Add alternating keys and values to the dictionary on top of the stack."""
         target = self.stack[-1]
         if isinstance(target, Opaque):  # a defaultdict
             target = target.state
         if not isinstance(target, dict) or len(pairs) % 2:
-            raise BadPickleError("is not a valid pickle (an item without its dictionary)")
+            raise BadPickleError("is not a valid pickle (an item without a dictionary)")
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
             target[check_key(key)] = value
 
@@ -163,51 +108,51 @@ class PickleReader:
         """Append to the list on top of the stack."""
         target = self.stack[-1]
         if not isinstance(target, list):
-            raise BadPickleError("is not a valid pickle (an item without its list)")
+            raise BadPickleError("is not a valid pickle (an item without a list)")
         target.extend(items)
 
     def push_name(self, path: str) -> None:
-        """A class or function, if it is on the list."""
+        """Push a class or function if it is on the list."""
         if not (path in CALLS or path in STORAGE_TYPES or OPAQUE_NAMES.fullmatch(path)):
             raise UnsafePickleError(path)
-        self.stack.append(Name(path))
+        self.stack.append(GlobalName(path))
 
     def reduce(self) -> None:
-        """A call: of a known function, what stands for its result."""
+        """Replace a call by a description of its result."""
         arguments, function = self.stack.pop(), self.stack.pop()
-        if not isinstance(function, Name) or not isinstance(arguments, tuple):
-            raise BadPickleError("is not a valid pickle (a call of a value)")
+        if not isinstance(function, GlobalName) or not isinstance(arguments, tuple):
+            raise BadPickleError("is not a valid pickle (a call of something that is not a function)")
         self.charge(len(arguments) + sum(len(each) for each in arguments if isinstance(each, list | tuple)))
         call = CALLS.get(function.path)
         self.stack.append(Opaque(function.path) if call is None else call(*arguments))
 
     def build(self) -> None:
-        """The state of an object: settings keep it; of the rest, only dictionaries."""
+        """Set the state of an object: kept for opaque objects, ignored for dictionaries."""
         state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, Opaque) and isinstance(state, dict):
             self.charge(len(state))
             target.state.update(state)
         elif not isinstance(target, Opaque | dict):
-            raise BadPickleError("is not a valid pickle (a state without its object)")
+            raise BadPickleError("is not a valid pickle (a state without an object)")
 
     def push_storage(self) -> None:
-        """("storage", type, key, location, size), and in old files a view, of which there must be none."""
+        """Push the storage of ("storage", type, key, location, size); reject views, which only old files have."""
         reference = self.stack.pop()
         if not isinstance(reference, tuple) or len(reference) not in (5, 6) or reference[0] != "storage":
-            raise BadPickleError("refers to something that is not a storage of PyTorch")
+            raise BadPickleError("refers to something other than a PyTorch storage")
         _, kind, key, _, size, *view = reference
-        dtype = STORAGE_TYPES.get(kind.path) if isinstance(kind, Name) else None
+        dtype = STORAGE_TYPES.get(kind.path) if isinstance(kind, GlobalName) else None
         if dtype is None or not isinstance(key, str) or type(size) is not int or not 0 <= size < MAX_SIZE:
             raise BadPickleError("has a storage of an unknown type or size")
         if view and view[0] is not None:
-            raise BadPickleError("has a view of a storage, as only very old versions of PyTorch wrote them")
+            raise BadPickleError("has a view of a storage, which only very old versions of PyTorch write")
         storage = Storage(dtype, key, size)
         self.storages[key] = storage
         self.stack.append(storage)
 
 
 def check_plain(value: Any) -> Any:
-    """A number, text or bytes; no number of thousands of digits, no text that is not Unicode."""
+    """Reject huge integers and text that is not valid Unicode; return other plain values."""
     if type(value) is int and value.bit_length() > MAX_BITS:
         raise BadPickleError(f"has an integer of {value.bit_length():,} bits")
     if type(value) is str:
@@ -215,73 +160,6 @@ def check_plain(value: Any) -> Any:
     return value
 
 
-def check_key(key: Any) -> Any:
-    """A key of a dictionary: one whose hash takes no time, unlike that of nested tuples."""
-    if isinstance(key, tuple) and len(key) <= MAX_DIMENSIONS:
-        for each in key:
-            if isinstance(each, tuple):
-                raise BadPickleError("has a dictionary with nested tuples as keys")
-            check_key(each)
-    elif not (key is None or isinstance(key, str | bytes | int | float | Opaque)):
-        raise BadPickleError(f"has a dictionary with a {type(key).__name__} as key")
-    return key
-
-
-def make_dictionary(*arguments: Any) -> dict[Any, Any]:
-    """An OrderedDict of nothing, or of pairs."""
-    pairs = arguments[0] if arguments else []
-    if not isinstance(pairs, list | tuple) or any(not isinstance(p, list | tuple) or len(p) != 2 for p in pairs):
-        raise BadPickleError("has an OrderedDict that is not made of pairs")
-    return {check_key(key): value for key, value in pairs}
-
-
-def make_tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> StoredTensor:
-    """A view of a storage: every element lies inside it, and no two are the same."""
-    if not isinstance(storage, Storage) or not isinstance(shape, tuple) or not isinstance(stride, tuple):
-        raise BadPickleError("has a tensor without a storage or a shape")
-    if len(shape) != len(stride) or len(shape) > MAX_DIMENSIONS:
-        raise BadPickleError(f"has a tensor of {len(shape)} dimensions and {len(stride)} strides")
-    if any(type(number) is not int or not 0 <= number < MAX_SIZE for number in (offset, *shape, *stride)):
-        raise BadPickleError("has a tensor with an invalid shape, stride or offset")
-    count, last = 1, offset
-    for size, step in zip(shape, stride, strict=True):
-        count, last = count * size, last + (size - 1) * step
-    if count > storage.size or (count and last >= storage.size):
-        raise BadPickleError(f"has a tensor outside of its storage of {storage.size:,} elements")
-    return StoredTensor(storage, offset, shape, stride)
-
-
-def make_parameter(data: Any = None, *_: Any) -> StoredTensor:
-    """A parameter is its tensor."""
-    if not isinstance(data, StoredTensor):
-        raise BadPickleError("has a parameter without a tensor")
-    return data
-
-
-def make_size(numbers: Any = ()) -> tuple[Any, ...]:
-    """A torch.Size is a tuple; what is in it is checked with the tensor."""
-    if not isinstance(numbers, list | tuple):
-        raise BadPickleError("has a shape that is not a list of numbers")
-    return tuple(numbers)
-
-
-def reconstruct(kind: Any, *_: Any) -> Opaque:
-    """An object of a class, whose state follows."""
-    if not isinstance(kind, Name):
-        raise BadPickleError("is not a valid pickle (an object of a value)")
-    return Opaque(kind.path)
-
-
-CALLS: Final[dict[str, Callable[..., Any]]] = {
-    "collections.OrderedDict": make_dictionary,
-    "torch._utils._rebuild_tensor": make_tensor,
-    "torch._utils._rebuild_tensor_v2": make_tensor,
-    "torch._utils._rebuild_parameter": make_parameter,
-    "torch.Size": make_size,
-    "copy_reg._reconstructor": reconstruct,
-    "copyreg._reconstructor": reconstruct,
-    NAMESPACE: lambda *_: Opaque(NAMESPACE),
-}
 PUSHED: Final = frozenset(
     (
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
@@ -298,7 +176,7 @@ IGNORED: Final = frozenset(("PROTO", "FRAME"))
 
 
 def stack_global(reader: PickleReader, _: Any) -> None:
-    """A name in two parts on the stack."""
+    """Push the name whose module and attribute are on the stack."""
     name, module = reader.stack.pop(), reader.stack.pop()
     if not isinstance(name, str) or not isinstance(module, str):
         raise BadPickleError("is not a valid pickle (a name that is not text)")
@@ -306,25 +184,25 @@ def stack_global(reader: PickleReader, _: Any) -> None:
 
 
 def new_object(reader: PickleReader, _: Any) -> None:
-    """An object of a class, made without arguments."""
+    """Describe an object that was created by NEWOBJ."""
     arguments, kind = reader.stack.pop(), reader.stack.pop()
     made = reconstruct(kind)
     reader.stack.append({} if made.path == "collections.OrderedDict" and arguments == () else made)
 
 
 def pop_top(reader: PickleReader, _: Any) -> None:
-    """Forget the top of the stack."""
+    """Discard the top of the stack."""
     reader.stack.pop()
 
 
 def set_item(reader: PickleReader, _: Any) -> None:
-    """One key and its value."""
+    """Add one key and value to a dictionary."""
     value, key = reader.stack.pop(), reader.stack.pop()
     reader.set_items([key, value])
 
 
 def append_item(reader: PickleReader, _: Any) -> None:
-    """One item of a list."""
+    """Append one item to a list."""
     reader.append_items([reader.stack.pop()])
 
 

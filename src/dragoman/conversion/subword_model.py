@@ -1,4 +1,4 @@
-"""Subword models of toolkits that leave it to other programs: sentencepiece, subword-nmt codes, or none."""
+"""Subword models for toolkits that leave segmentation to other programs: sentencepiece, subword-nmt, or none."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dragoman.text.imported.subword_nmt import SubwordCodes
 from dragoman.text.sentencepiece import load_processor, token_names
 
 PRETOKENIZED_NOTE = (
-    "The text must come as tokens separated by spaces, as in training. To translate plain text, import the model again "
-    "and give its sentencepiece model or subword-nmt codes as `tokenizer`."
+    "Input must be tokenized as in training, with spaces between tokens. To translate plain text, import the model "
+    "again and give its sentencepiece model or subword-nmt codes as `tokenizer`."
 )
 
-# Of sentencepiece's Protocol Buffer: types of tokens, wire types, and the key of a token.
+# From sentencepiece's Protocol Buffer: token types, wire types, and the key of the token field.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = range(1, 6)
 VARINT, BYTES = 0, 2
 TOKEN: Final = 1 << 3 | BYTES
@@ -26,7 +26,7 @@ TOKEN: Final = 1 << 3 | BYTES
 
 @dataclass(frozen=True)
 class SubwordModel:
-    """A kind of segmentation and its model, as an imported tokenizer stores them; `file` is where it was read."""
+    """A kind of segmentation and its serialized model; `file` is the file it was read from."""
 
     kind: str = "spaces"
     model: str = ""
@@ -34,7 +34,7 @@ class SubwordModel:
 
 
 def read_subword_model(file: Path | None) -> SubwordModel:
-    """The subword model in a file; without a file, tokens are separated by spaces."""
+    """Read a subword model; without a file, tokens are separated by spaces."""
     if file is None:
         return SubwordModel()
     content = read_bytes(file)
@@ -48,29 +48,29 @@ def read_subword_model(file: Path | None) -> SubwordModel:
         SubwordCodes(codes)
     except (UnicodeDecodeError, TextError) as error:
         raise ConversionError(
-            f"{file} is neither a sentencepiece model nor codes of subword-nmt ({error}); give the file that the "
-            "text was tokenized with in training",
+            f"{file} is neither a sentencepiece model nor a file of subword-nmt codes ({error}); give the file that "
+            "the training data was tokenized with",
             code="not_a_tokenizer",
         ) from None
     return SubwordModel("subword-nmt", codes, file)
 
 
 def read_subword_models(source: Path | None, target: Path | None) -> tuple[SubwordModel, SubwordModel]:
-    """The subword models of both sides; by default the target has that of the source."""
+    """Read the subword models of both sides; the target's defaults to the source's."""
     first = read_subword_model(source)
     return first, first if target is None else read_subword_model(target)
 
 
 def tokenization_notes(*models: SubwordModel) -> list[str]:
-    """Notes for users of these subword models."""
+    """Return notes for users of models with these subword models."""
     return [PRETOKENIZED_NOTE] if any(model.kind == "spaces" for model in models) else []
 
 
 def restrict_vocabulary(model: bytes, vocabulary: Container[str]) -> bytes:
-    """The sentencepiece model without tokens outside of a vocabulary, except single characters.
+    """Restrict a sentencepiece model to the tokens of a vocabulary and single characters.
 
-    Not all releases of the library have a SetVocabulary that does it, so the model's bytes are changed: tokens are
-    field 1, each with a text (1), a score (2) and a type (3), and the last of repeated numbers counts.
+    Not all releases of the library have a SetVocabulary that does this, so edit the serialized model: tokens are field
+    1, each with a text (1), a score (2) and a type (3). If a number is repeated, the last one counts.
     """
     restricted = bytearray()
     for field, kind, start, content, end in read_fields(model):
@@ -91,7 +91,7 @@ def restrict_vocabulary(model: bytes, vocabulary: Container[str]) -> bytes:
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
-    """For each field: its number, its wire type, and where it, its content and the next field begin."""
+    """For each field, yield its number, its wire type, and where it, its content and the next field start."""
     position = 0
     while position < len(message):
         key, content = read_varint(message, position)
@@ -107,7 +107,7 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
                 end = content + 4
             case kind:
                 raise ConversionError(
-                    f"a sentencepiece model has a field of unknown wire type {kind}; copy it again",
+                    f"the sentencepiece model has a field of unknown wire type {kind}; copy it again",
                     code="file_damaged",
                 )
         if end > len(message):
@@ -117,18 +117,18 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
 
 
 def read_varint(message: bytes, position: int) -> tuple[int, int]:
-    """A number in base 128, lowest digit first, and where it ends."""
+    """Read a base-128 varint; return its value and where it ends."""
     value = shift = 0
     while position < len(message) and shift < 70:  # ten digits hold 64 bits
         byte = message[position]
         value, shift, position = value | (byte & 127) << shift, shift + 7, position + 1
         if byte < 128:
             return value, position
-    raise ConversionError("a sentencepiece model ends in the middle of a number; copy it again", code="file_damaged")
+    raise ConversionError("the sentencepiece model ends in the middle of a number; copy it again", code="file_damaged")
 
 
 def write_varint(value: int) -> bytes:
-    """The inverse of `read_varint`."""
+    """Serialize a varint, as `read_varint` reads it."""
     digits = bytearray()
     while value > 127:
         digits.append(value & 127 | 128)

@@ -1,4 +1,4 @@
-"""Map a vocabulary to our order: the four special tokens first, then the others as they were, target languages last."""
+"""Map a vocabulary to our order: special tokens first, then other tokens in their order, language tokens last."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dragoman.text.imported.tokenizer import KIND, ImportedTokenizer, serialize_
 from dragoman.text.special_tokens import BOS, N_SPECIAL
 
 BLOCKED_LOGIT: Final = -30.0
-"""Added to the logit of a BOS that copies another token, whose probability becomes negligible."""
+"""Added to the logit of a BOS that copies another token, so that its probability is negligible."""
 
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """The ids in the source vocabulary of our first four; `start` is the decoder's first input."""
+    """The source ids of the special tokens; `start` is the decoder's first input."""
 
     pad: int
     start: int
@@ -28,7 +28,7 @@ class SpecialIds:
 
 @dataclass(frozen=True)
 class VocabularyMapping:
-    """`rows[i]` is the source id of our id i; `tokens` are the names from our fifth id on, without the languages."""
+    """`rows[i]` is the source id of our id i; `tokens` are all tokens but special and language tokens."""
 
     rows: list[int]
     tokens: list[str]
@@ -37,11 +37,11 @@ class VocabularyMapping:
     copied: bool  # whether BOS is a copy of another token
 
     def of_rows(self, tensor: Tensor) -> Tensor:
-        """A tensor with a row for each token, in our order."""
+        """Reorder a tensor that has a row for each token."""
         return tensor[torch.tensor(self.rows)]
 
     def bias(self, source: Tensor | None) -> Tensor | None:
-        """The output bias in our order; it blocks a BOS that is a copy, even if there was no bias."""
+        """Reorder the output bias; if BOS is a copy, add a bias that blocks it."""
         if source is None and not self.copied:
             return None
         bias = torch.zeros(max(self.rows) + 1) if source is None else source
@@ -51,20 +51,20 @@ class VocabularyMapping:
         return ours
 
     def tokenizer(self, toolkit: str, cut: str, model: str, unknown: str = "") -> ImportedTokenizer:
-        """The tokenizer of these tokens."""
+        """Make the tokenizer of these tokens."""
         data = serialize_tokenizer(toolkit, cut, model, self.tokens, unknown, self.silent)
         return ImportedTokenizer(KIND, data, self.languages)
 
 
 def map_vocabulary(
-    names: Sequence[str], marks: SpecialIds, languages: Mapping[str, int] | None = None, silent: Sequence[int] = ()
+    names: Sequence[str], special: SpecialIds, languages: Mapping[str, int] | None = None, silent: Sequence[int] = ()
 ) -> VocabularyMapping:
     """Map the tokens of a vocabulary, in the order of their ids, to our order.
 
-    `languages` are the ids of language tokens, by code; `silent` those that write nothing.
+    `languages` are the ids of language tokens by code; `silent` are the ids of tokens that decode to nothing.
     """
     by_code = languages or {}
-    first = [marks.pad, marks.start, marks.eos, marks.unk]
+    first = [special.pad, special.start, special.eos, special.unk]
     placed = {*first, *by_code.values()}
     rest = [number for number in range(len(names)) if number not in placed]
     rows = [*first, *rest, *by_code.values()]
@@ -74,5 +74,5 @@ def map_vocabulary(
         [names[number] for number in rest],
         tuple(by_code),
         [ours[number] for number in silent if number in ours],
-        copied=marks.start in (marks.pad, marks.eos, marks.unk),
+        copied=special.start in (special.pad, special.eos, special.unk),
     )

@@ -65,9 +65,9 @@ class Prepared:
         return prepared
 
     def verify(self) -> None:
-        """Raise DataError unless every file is the one that was written, by its SHA-256; several are read at once.
+        """Raise DataError if a file has changed, by its SHA-256; several files are read at once.
 
-        Files without a hash, as very old data have them, must at least hold ids of the vocabulary.
+        Files without a hash, written by early versions, must at least hold valid ids.
         """
         if fingerprint(self.manifest["inputs"], self.manifest["tokenizers"]) != self.fingerprint:
             raise self._damaged(MANIFEST, "has inputs and tokenizers that do not match its fingerprint")
@@ -86,7 +86,7 @@ class Prepared:
                     raise self._damaged(name, f"holds the id {largest:,}, but the vocabulary has {size:,} tokens")
 
     def _damaged(self, name: str, problem: str) -> DataError:
-        """The error of a file that was changed."""
+        """The error for a file that has changed."""
         return DataError(
             f"{self.directory / name} was changed or damaged: it {problem}; remove {self.directory} and run the same "
             "command again",
@@ -214,7 +214,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """What in a manifest is not as `prepare` writes it."""
+    """Yield the problems of a manifest."""
     for name in ("inputs", "tokenizers", "splits", "files", "report"):
         if not isinstance(manifest[name], dict):
             yield f"{name} is {render_value(manifest[name])}"
@@ -245,12 +245,12 @@ def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def fingerprint(inputs: Mapping[str, Any], tokenizers: Mapping[str, Any]) -> str:
-    """SHA-256 of what decides the prepared ids: inputs, settings and tokenizers."""
+    """SHA-256 of everything that determines the prepared ids: inputs, settings and tokenizers."""
     return hashlib.sha256(json.dumps([inputs, tokenizers], sort_keys=True).encode()).hexdigest()
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is an integer that can count something."""
+    """Whether a value is an integer from 0 to 2**62."""
     return type(value) is int and 0 <= value < 1 << 62
 
 

@@ -52,6 +52,7 @@ class Capabilities:
     alignment: Annotated[bool, "word alignment"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
     batch_invariant: Annotated[bool, "bit-identical in any batch"]
+    concurrent: Annotated[bool, "concurrent searches"]  # `search` may be called from several threads at once
     preferred_batch: Annotated[int, "preferred batch, sentences"]  # per thread, where threads have separate batches
 
     def missing(self, request: EngineRequest) -> list[str]:
@@ -77,6 +78,16 @@ def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | 
     unusual = [name for name, value in plain.items() if getattr(recipe, name) != value]
     unusual += ["positions"] if recipe.positions not in position_codes else []
     return f"model.{unusual[0]}={getattr(recipe, unusual[0])!r}" if unusual else None
+
+
+def check_has_attention(recipe: ModelRecipe) -> None:
+    """Raise if the decoder of a model does not attend to the source."""
+    if recipe.attention == "none":
+        raise SearchError(
+            "this model has no attention (model.attention='none'), so there are no attention weights and no word "
+            "alignments; use a model with attention",
+            code="no_attention",
+        )
 
 
 class Engine(Protocol):

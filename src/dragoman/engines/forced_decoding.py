@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from dragoman.engines.base import check_has_attention
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
@@ -31,7 +32,7 @@ class ForcedBatch:
     source_layout: Padded
     target: Tensor
     target_layout: Padded
-    labels: Tensor  # [N], the target tokens and end marks of all sentences, concatenated
+    labels: Tensor  # [N], the target tokens and EOS tokens of all sentences, concatenated
     rows: Tensor  # [N], the sentence of each label
 
     def rows_and_labels(self, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -58,7 +59,7 @@ def forced_batches(engine: TorchEngine, pairs: EncodedPairs, batch: int | None =
 
 @torch.inference_mode()
 def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
-    """For each pair of source and target ids, the log-probability of each target token and of the end mark."""
+    """For each pair of source and target ids, the log-probability of each target token and of the EOS token."""
     found: list[list[float]] = [[] for _ in pairs]
     for here in forced_batches(engine, pairs, batch):
         hidden = engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout)
@@ -77,13 +78,14 @@ def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: in
 
 @torch.inference_mode()
 def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
-    """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is the end mark.
+    """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is the EOS token.
 
-    Row t is the step that reads target token t - 1 (the start mark if t is 0) and writes token t (last, the end mark).
+    Row t is the step that reads target token t - 1 (the BOS token if t is 0) and writes token t (last, the EOS token).
     """
     if not isinstance(engine.model, EncoderDecoder):
         message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
         raise SearchError(message, code="no_attention")
+    check_has_attention(engine.model.recipe)
     for here in forced_batches(engine, pairs, small_batch(engine)):
         maps = AttentionMaps()
         engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout, maps)
@@ -96,7 +98,7 @@ def cross_attention(engine: TorchEngine, pairs: EncodedPairs, layer: int | None 
     """For each pair, the attention `[T, S]` from each target token, at the step that writes it, to each source token.
 
     The mean over the heads of one decoder layer, counted from 0. The default is the last but one: its heads still
-    attend to words, while those of the last prepare the output. The column of the source's end mark is left out.
+    attend to words, while those of the last prepare the output. The column of the source's EOS token is left out.
     """
     found: list[Any] = [None] * len(pairs)
     for i, weights in cross_maps(engine, pairs):

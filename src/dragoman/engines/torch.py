@@ -77,7 +77,7 @@ class TorchEngine:
         return found
 
     def sources(self, sources: Ids) -> tuple[torch.Tensor, Padded]:
-        """Sources with end marks as a padded batch, with depths if they have trees."""
+        """Sources with EOS tokens as a padded batch, with depths if they have trees."""
         ids, layout = self.padded([[*source, EOS] for source in sources])
         parsed = sum(isinstance(source, ParsedIds) for source in sources)
         if not parsed:

@@ -90,7 +90,7 @@ class Validation:
                 if not selected:
                     continue
                 chosen = torch.tensor(selected, device=self.device)
-                limits = here.source_lengths - 1 + GREEDY.extra_length  # without the end mark
+                limits = here.source_lengths - 1 + GREEDY.extra_length  # without the EOS token
                 if self.max_length is not None:
                     limits = limits.clamp(max=self.max_length)
                 if len(selected) < len(batch.source):

@@ -47,7 +47,7 @@ def save_figure(figure: Any, path: str | Path) -> str:
     """Write a figure in the format of the file name; return a warning about missing characters, or nothing."""
     path = Path(path)
     if path.suffix.lower() not in PICTURE_SUFFIXES:
-        message = f"{path} has no known picture format; use {', '.join(PICTURE_SUFFIXES)}"
+        message = f"{path} has an unknown picture format; use {', '.join(PICTURE_SUFFIXES)}"
         raise DragomanError(message, code="unsupported_format")
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
     with warnings.catch_warnings(record=True) as caught:

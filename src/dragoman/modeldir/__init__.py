@@ -1,1 +1,1 @@
-"""The model directory: its layout, and how it is found, verified, loaded and saved without PyTorch."""
+"""The model directory: find, verify, load and save it, without PyTorch."""

@@ -1,9 +1,9 @@
 """The files of a model directory: their names, the tokenizers, and verification by SHA-256.
 
     my-model/           model.safetensors, recipe.toml, model.json, the tokenizers, card.md, manifest.json
-    my-model/training/  the run that trained it: metrics, checkpoints, prepared data; models work without it
+    my-model/training/  the training run: metrics, checkpoints, prepared data; not needed to translate
 
-The manifest has the SHA-256 of every file that is loaded. People may edit the card, so it is not hashed.
+The manifest has the SHA-256 of every file that is loaded. The card is not hashed, so users may edit it.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ RECIPE: Final = "recipe.toml"
 INFO: Final = "model.json"
 CARD: Final = "card.md"
 TRAINING: Final = "training"
-REQUIRED: Final = (WEIGHTS, RECIPE, INFO)  # beside the tokenizers' files and the manifest
+REQUIRED: Final = (WEIGHTS, RECIPE, INFO)  # besides the tokenizer files and the manifest
 EDITABLE: Final = (CARD,)
 
 
 def tokenizer_names(files: Container[str]) -> tuple[str, ...]:
-    """The names of the tokenizers among the files of a directory."""
+    """Return the tokenizer names that the files of a directory imply."""
     return ("shared",) if "shared.json" in files else ("source", "target")
 
 
 def load_tokenizers(directory: Path) -> tuple[Tokenizer, Tokenizer]:
-    """Load the tokenizers of source and target; a shared one is the same object twice."""
+    """Load the tokenizers of source and target; a shared tokenizer is returned twice."""
     names = tokenizer_names({path.name for path in directory.glob("*.json")})
     loaded = [load_tokenizer(directory, name) for name in names]
     return loaded[0], loaded[-1]
 
 
 def save_tokenizers(directory: Path, source: Tokenizer, target: Tokenizer) -> None:
-    """Write the tokenizers' files; one that serves both sides is written once, as `shared`."""
+    """Write the tokenizer files; a shared tokenizer is written once, as `shared`."""
     named = {"shared": source} if source is target else {"source": source, "target": target}
     for name, tokenizer in named.items():
         tokenizer.save(directory, name)
 
 
 def check_same_tokens(directory: Path, other: Path) -> None:
-    """Raise SearchError if the ids of two verified models mean different tokens, by the hashes of their tokenizers."""
+    """Raise SearchError if the vocabularies of two verified models differ, by the hashes of their tokenizers."""
     for side in (0, -1):
         (path, digest, targets), (other_path, *others) = (tokenizer_file(place, side) for place in (directory, other))
         if [digest, targets] != others:
             what = f"{other_path} differs from {path}" if digest != others[0] else "their target languages differ"
             raise SearchError(
-                f"{other} cannot be in an ensemble with {directory}: {what}, so the same id means different tokens; "
+                f"{other} cannot form an ensemble with {directory}: {what}, so their token ids do not match; "
                 "train both on the same prepared data, or fine-tune one from the other",
                 code="vocabulary_mismatch",
             )
 
 
 def tokenizer_file(directory: Path, side: int) -> tuple[Path, str, list[str]]:
-    """The file with the tokens of the source (0) or target (-1), its SHA-256, and its target languages."""
+    """Return the tokenizer file of source (0) or target (-1), its SHA-256, and its target languages."""
     files = manifest_entries(directory)
     name = tokenizer_names(files)[side]
     found = next(name + suffix for suffix in TOKENIZER_SUFFIXES.values() if name + suffix in files)
@@ -70,17 +70,17 @@ def tokenizer_file(directory: Path, side: int) -> tuple[Path, str, list[str]]:
 
 
 def hashed_files(directory: Path) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of each file of a model, by its manifest, which must list everything that a model needs."""
+    """Return size and SHA-256 of each file from the manifest, which must list every file that a model needs."""
     files = manifest_entries(directory, REQUIRED, EDITABLE)
     for name in tokenizer_names(files):
         if f"{name}.json" not in files or not any(name + suffix in files for suffix in TOKENIZER_SUFFIXES.values()):
-            message = f"{directory / MANIFEST} does not list {name}.json and its model; restore it from a copy"
+            message = f"{directory / MANIFEST} does not list {name}.json and its tokenizer; restore it from a copy"
             raise DamagedError(message, code="manifest_incomplete")
     return files
 
 
 def verify_model(directory: Path) -> None:
-    """Raise DamagedError unless every file is there, byte for byte; the card may be edited or removed."""
+    """Raise DamagedError if a file is missing or has changed; the card may be edited or removed."""
     hashed_files(directory)
     verify_manifest(directory, ignored=EDITABLE)
 
@@ -88,22 +88,22 @@ def verify_model(directory: Path) -> None:
 def verify_model_cached(directory: Path) -> None:
     """Verify a model, but hash its files only if they changed since the last time.
 
-    The user's cache directory remembers what was verified, by the manifest's content and by size, times and inode of
-    each file; a cache that others could write remembers nothing. Whether the manifest lists everything is checked every
-    time.
+    Verified models are recorded in the user's cache directory, keyed by the manifest and by size, times and inode of
+    each file. A cache directory that other users can write to is ignored. Whether the manifest is complete is checked
+    every time.
     """
     files = hashed_files(directory)
     try:
         manifest = (directory / MANIFEST).read_bytes()
         stats = [(name, (directory / name).stat()) for name in sorted(files)]
     except (OSError, ValueError):
-        verify_model(directory)  # which says what is wrong
+        verify_model(directory)  # raises the error that describes the problem
         return
     state = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for name, s in stats]
     key = hashlib.sha256(repr((str(directory.resolve()), manifest, state)).encode()).hexdigest()
-    with suppress(OSError):  # not verified yet, or a cache that is not ours
+    with suppress(OSError):  # not verified yet, or not a private cache
         read_private(private_directory(cache_directory() / "verified") / key)
         return
     verify_model(directory)
-    with suppress(OSError):  # a cache that cannot be written only makes the next start slower
+    with suppress(OSError):  # without a cache, the next start is slower
         (private_directory(cache_directory() / "verified") / key).touch(mode=0o600)

@@ -12,38 +12,38 @@ from dragoman.files import MANIFEST
 from dragoman.modeldir.layout import RECIPE, TRAINING, check_same_tokens, verify_model_cached
 from dragoman.values import describe_value, suggest, suggest_directory
 
-HINT = "; give the output directory of a finished training"
+HINT = "; give the output directory of a finished training run"
 
 
 def is_model(directory: Path) -> bool:
-    """Whether a finished model is there, by the names of its files."""
+    """Whether a directory has the files of a finished model."""
     return (directory / MANIFEST).is_file() and (directory / RECIPE).is_file()
 
 
 def search_path() -> list[Path]:
-    """The directories in which models are found by name: `$DRAGOMAN_MODELS`, then the user's data directory."""
+    """Return the directories that are searched for models: `$DRAGOMAN_MODELS`, then the user's data directory."""
     listed = [Path(path) for path in os.environ.get("DRAGOMAN_MODELS", "").split(os.pathsep) if path]
     try:
         data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    except RuntimeError:  # a user without a home
+    except RuntimeError:  # the user has no home directory
         return listed
     return [*listed, data / "dragoman" / "models"]
 
 
 def model_names() -> list[str]:
-    """The models that can be found by name."""
+    """Return the names of all models in the search path."""
     return sorted({entry.parent.name for path in search_path() for entry in path.glob(f"*/{MANIFEST}")})
 
 
 def model_name(directory: Path) -> str:
-    """The name of a model in pages, pictures and reports: that of its directory, without the path."""
+    """Return the name of a model for pages, pictures and reports: its directory without the path."""
     return directory.resolve().name
 
 
 def find_model(model: str | Path) -> Path:
-    """The directory of a finished model, by its path, or by its name in the search path."""
+    """Find the directory of a finished model by path, or by name in the search path."""
     if not isinstance(model, str | os.PathLike):
-        message = f"a model is the path of a directory, or a name; got {describe_value(model)}"
+        message = f"a model is given by the path of its directory or by its name; got {describe_value(model)}"
         raise SearchError(message, code="wrong_type")
     path = Path(model)
     if not path.exists() and not path.is_symlink():
@@ -51,10 +51,11 @@ def find_model(model: str | Path) -> Path:
         near = suggest_directory(path, is_model)
         if not found and not (near and len(path.parts) > 1):  # a name, not a path
             names = model_names()
-            known = suggest(path.name, names).removeprefix("; ") if names else "there are none"
+            known = f" ({suggest(path.name, names).removeprefix('; ')})" if names else ""
             where = " or ".join(map(str, search_path())) or "$DRAGOMAN_MODELS"
             raise ModelNotFoundError(
-                f"there is no directory {path}, and no model of that name in {where} ({known}){near or HINT}"
+                f"there is no model {path}: no such directory, and no model with this name in {where}"
+                f"{known}{near or HINT}"
             )
         path = found[0] if found else path
     check_model(path)
@@ -62,12 +63,12 @@ def find_model(model: str | Path) -> Path:
 
 
 def check_model(directory: Path) -> None:
-    """Raise ModelNotFoundError unless a directory holds a finished model, by the names of its files."""
+    """Raise ModelNotFoundError unless a directory has the files of a finished model."""
     if is_model(directory):
         return
     hint = suggest_directory(directory, is_model) or HINT
     if directory.is_symlink() and not directory.exists():
-        raise ModelNotFoundError(f"{directory} is a link to {directory.readlink()}, which does not exist")
+        raise ModelNotFoundError(f"{directory} is a symbolic link to {directory.readlink()}, which does not exist")
     if not directory.exists():
         raise ModelNotFoundError(f"there is no directory {directory}{hint}")
     if not directory.is_dir():
@@ -83,13 +84,13 @@ def check_model(directory: Path) -> None:
 
 
 def read_recipe(directory: Path) -> Recipe:
-    """The recipe of a finished model."""
+    """Read the recipe of a finished model."""
     check_model(directory)
     return Recipe.load(directory / RECIPE)
 
 
 def find_ensemble(directory: Path, ensemble: str | Path | Iterable[str | Path] | None) -> list[Path]:
-    """Find and verify the models of an ensemble with a first one; their tokens must be the same."""
+    """Find and verify the other models of an ensemble; their vocabularies must match the first."""
     if ensemble is None or isinstance(ensemble, str | os.PathLike) or not isinstance(ensemble, Iterable):
         ensemble = [] if ensemble is None else [ensemble]
     others = [find_model(other) for other in ensemble]

@@ -33,10 +33,10 @@ def save_model(
     card: str,
     staging: Path | None = None,
 ) -> None:
-    """Write a model directory, or raise OutputError and leave nothing.
+    """Write a model directory, or raise OutputError and leave nothing behind.
 
-    A new directory appears by one rename. If `out` has other content, `staging` is a directory inside it: the files are
-    written there, then moved into `out`, the manifest last.
+    A new directory is written under another name, then renamed. If `out` has other content, `staging` is a directory
+    inside it: the files are written there, then moved into `out`, the manifest last.
     """
 
     def write(directory: Path) -> None:
@@ -44,7 +44,7 @@ def save_model(
         save_tokenizers(directory, *tokenizers)
         (directory / CARD).write_text(card, encoding="utf-8")
         mode = (directory / CARD).stat().st_mode
-        for file in directory.iterdir():  # safetensors writes for its owner alone, but models are shared
+        for file in directory.iterdir():  # safetensors writes files that only their owner can read
             file.chmod(mode)
         write_manifest(directory, ignored=EDITABLE)
         verify_model(directory)
@@ -64,7 +64,7 @@ def save_model(
         if isinstance(error, DragomanError):
             raise
         reason = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
-        raise OutputError(f"{out} could not be written: {reason}") from None
+        raise OutputError(f"cannot write {out}: {reason}") from None
 
 
 def write_model_files(directory: Path, recipe: Recipe, info: ModelInfo, weights: Arrays) -> None:
@@ -75,7 +75,7 @@ def write_model_files(directory: Path, recipe: Recipe, info: ModelInfo, weights:
 
 
 def move_files(staging: Path, out: Path) -> None:
-    """Move the files of a finished directory into another; the manifest never arrives before the files it lists."""
+    """Move the files of a finished directory into another, the manifest after the files that it lists."""
     for file in sorted(staging.iterdir(), key=lambda file: file.name == MANIFEST):
         if file.name == MANIFEST:
             sync(out)

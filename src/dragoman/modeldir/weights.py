@@ -24,7 +24,7 @@ EMBEDDING_TABLES: Final = {
     "target": ("source", "target", "target"),
     "none": ("source", "target", "output"),
 }
-"""For each `model.tie`, the names of the tables of source embedding, target embedding and projection."""
+"""For each value of `model.tie`, the tables of source embedding, target embedding and output projection."""
 
 
 class Weights(dict[str, "NDArray[np.float32]"]):
@@ -58,23 +58,23 @@ def read_weights(directory: Path) -> Weights | None:
 
 
 def check_tensors(path: Path, found: Mapping[str, Sequence[int]], expected: Iterable[Stored]) -> None:
-    """Raise DamagedError unless the names and shapes of weights are those of the model that its files describe."""
+    """Raise DamagedError unless the names and shapes of the weights match the recipe and `model.json`."""
     names, described = set(), f"{RECIPE} and {INFO} next to it"
     for name, shape in expected:
         names.add(name)
         if tuple(found.get(name, ())) != shape or name not in found:
             has = f"the tensor {name} of shape {tuple(found[name])}" if name in found else f"no tensor {name}"
-            message = f"{path} has {has}; {described} ask for shape {shape}; restore them from a copy"
+            message = f"{path} has {has}, but {described} require shape {shape}; restore them from a copy"
             raise DamagedError(message, code="weights_mismatch")
     if extra := sorted(found.keys() - names):
-        message = f"{path} has a tensor {extra[0]}; {described} ask for none; restore them from a copy"
+        message = f"{path} has an extra tensor {extra[0]}, unknown to {described}; restore them from a copy"
         raise DamagedError(message, code="weights_mismatch")
 
 
 def tensor_layout(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Stored | None]:
-    """Name and shape of each tensor of a model with the paper's kind of layers.
+    """Yield name and shape of each tensor of a Transformer with standard layers.
 
-    They come in the order in which native/translate/model.c takes them, with None for those that such a model lacks.
+    The order is that of native/translate/model.c; None stands for a tensor that the model does not have.
     """
     d, d_ff, pre = recipe.d_model, recipe.d_ff, recipe.norm_order == "pre"
     keys, values = recipe.n_heads * recipe.key_size, recipe.n_heads * recipe.value_size

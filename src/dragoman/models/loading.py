@@ -18,6 +18,7 @@ from dragoman.modeldir.layout import EDITABLE, INFO, RECIPE, REQUIRED, WEIGHTS
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.tensor_file import ITEM_BYTES, read_tensor_file
 from dragoman.modeldir.weights import check_tensors
+from dragoman.models.bottleneck import Bottleneck
 from dragoman.models.convolutional import Convolutional
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.recurrent import Recurrent
@@ -36,6 +37,8 @@ def build_model(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int
     match recipe.architecture:
         case "transformer":
             return Transformer(recipe, vocabulary, pad)
+        case "recurrent" if recipe.attention == "none":
+            return Bottleneck(recipe, vocabulary, pad)
         case "recurrent":
             return Recurrent(recipe, vocabulary, pad)
         case "convolutional":
@@ -50,7 +53,7 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
     count, minimum = sum(w.numel() for w in weights.values()), min_parameter_count(recipe.model, vocabulary)
     if count < minimum:  # checked before allocating memory: a damaged recipe may describe a model of any size
         raise DamagedError(
-            f"{directory / WEIGHTS} has {count:,} numbers; {RECIPE} and {INFO} next to it ask for over {minimum:,}; "
+            f"{directory / WEIGHTS} has {count:,} numbers, but {RECIPE} and {INFO} require over {minimum:,}; "
             "restore them from a copy",
             code="weights_mismatch",
         )
@@ -83,7 +86,7 @@ def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) 
         case "transformer":
             per_layer = 2 * recipe.d_ff + recipe.n_heads * (recipe.key_size + 2 * recipe.value_size)
         case "recurrent":
-            per_layer = 2 * recipe.d_model * {"lstm": 4, "gru": 3}[recipe.cell]
+            per_layer = 2 * recipe.d_model * {"lstm": 4, "gru": 3, "rnn": 1}[recipe.cell]
         case "convolutional":
             per_layer = 2 * recipe.d_model * recipe.kernel_width
     low_rank = 2 * recipe.rank * recipe.max_positions * recipe.encoder_layers if recipe.pattern == "low_rank" else 0

@@ -17,6 +17,7 @@ from dragoman.nn.linear import Linear
 from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
 from dragoman.nn.position import NoPositions, PositionCode
 from dragoman.nn.position.alibi import LinearBias
+from dragoman.nn.position.index import IndexPositions, NormalizedIndexPositions
 from dragoman.nn.position.learned import LearnedPositions
 from dragoman.nn.position.relative import RelativePositions
 from dragoman.nn.position.rotary import RotaryPositions
@@ -45,6 +46,7 @@ def parts(recipe: ModelRecipe) -> Parts:
     """Choose the part that the recipe names for each seam."""
 
     def content() -> AttentionFunction:
+        assert recipe.attention != "none"  # ModelRecipe allows it in recurrent models only
         match recipe.attention:
             case "scaled_dot_product":
                 return ScaledDotProduct()
@@ -60,7 +62,7 @@ def parts(recipe: ModelRecipe) -> Parts:
                 return RotaryPositions(recipe.key_size, content())
             case "alibi":
                 return LinearBias(recipe.n_heads)
-            case "sinusoidal" | "learned" | "syntax" | "none":
+            case "sinusoidal" | "learned" | "index" | "normalized_index" | "syntax" | "none":
                 return content()
 
     def reading() -> AttentionFunction:
@@ -96,12 +98,22 @@ def parts(recipe: ModelRecipe) -> Parts:
                 return SinusoidalPositions(recipe.d_model)
             case "learned":
                 return LearnedPositions(recipe.max_positions, recipe.d_model)
+            case "index":
+                return IndexPositions()
+            case "normalized_index":
+                return IndexPositions(1 / recipe.max_positions)
             case "relative" | "rotary" | "alibi" | "none":
                 return NoPositions()
 
     def source_positions() -> PositionCode:
-        """Positions in the source, which may have a tree; an unfinished target has none."""
-        return SyntaxPositions(recipe.d_model) if recipe.reads_trees else positions()
+        """Positions in the source; it may have a tree, and its length is known. An unfinished target has neither."""
+        match recipe.positions:
+            case "syntax":
+                return SyntaxPositions(recipe.d_model)
+            case "normalized_index":
+                return NormalizedIndexPositions()
+            case _:
+                return positions()
 
     heads: dict[str, Any] = {
         "d_model": recipe.d_model,
@@ -129,6 +141,7 @@ def parts(recipe: ModelRecipe) -> Parts:
 
 def recurrent_attention(recipe: ModelRecipe, d_memory: int) -> tuple[nn.Module, nn.Module]:
     """A recurrent decoder's attention to the source: the score, and the projection from encoder output to keys."""
+    assert recipe.attention != "none"  # that model is `Bottleneck`
     match recipe.attention:
         case "additive":
             return Additive(recipe.d_model, d_memory), nn.Identity()  # has its own key matrix

@@ -15,8 +15,10 @@ from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import ModelRecipe, Recipe
+from dragoman.errors import RecipeError
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import recurrent_attention
 from dragoman.models.seq2seq import AttentionMaps, Memory
@@ -24,9 +26,10 @@ from dragoman.models.source import EncodedSource
 from dragoman.nn import Dropout, Layout, Padded
 from dragoman.nn.linear import Linear
 
-Cell = Literal["lstm", "gru"]
-CELLS: Final[dict[str, type[nn.LSTM | nn.GRU]]] = {"lstm": nn.LSTM, "gru": nn.GRU}
-CellState = tuple[Tensor, ...]  # [1, R, D] each: an LSTM's output and cell, a GRU's output
+Cell = Literal["lstm", "gru", "rnn"]
+# The plain cell is Elman's (1990): h = tanh(W x + U h + b).
+CELLS: Final[dict[str, type[nn.LSTM | nn.GRU | nn.RNN]]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+CellState = tuple[Tensor, ...]  # [1, R, D] each: an LSTM's output and cell, the output of the others
 
 
 class RecurrentLayer(nn.Module):
@@ -42,17 +45,30 @@ class RecurrentLayer(nn.Module):
         initialize_cell(self.cell)
 
     def forward(
-        self, x: Tensor, past: CellState | None = None, context: Tensor | None = None
+        self,
+        x: Tensor,
+        past: CellState | None = None,
+        context: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[Tensor, CellState]:
-        """`[R, T, C]` to `[R, T, D]`, and the state after it; `context` is concatenated to `x`."""
-        inputs = self.dropout(x if context is None else torch.cat([x, context], dim=-1))
+        """`[R, T, C]` to `[R, T, D]`, and the state after it; `context` is concatenated to `x`.
+
+        With `lengths [R]`, on the CPU, it is the state after the last token of each sentence: zeros if it is empty.
+        """
+        inputs: Any = self.dropout(x if context is None else torch.cat([x, context], dim=-1))
         before: Any = past if past is None or isinstance(self.cell, nn.LSTM) else past[0]
         if torch.is_autocast_enabled(x.device.type):  # cells stay in float32: not every cuDNN supports other types
-            with torch.autocast(x.device.type, enabled=False):
-                y, after = self.cell(inputs.float(), before)
-        else:
+            inputs = inputs.float()
+        if lengths is not None and len(x):
+            inputs = pack_padded_sequence(inputs, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
+        with torch.autocast(x.device.type, enabled=False):
             y, after = self.cell(inputs, before)
-        return x + y if self.residual else y, after if isinstance(after, tuple) else (after,)
+        after = after if isinstance(after, tuple) else (after,)
+        if lengths is not None and len(x):
+            y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
+            filled = (lengths > 0).to(x.device)[:, None]
+            after = tuple(state * filled for state in after)
+        return x + y if self.residual else y, after
 
 
 class BidirectionalLayer(nn.Module):
@@ -102,18 +118,25 @@ class RecurrentState:
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> RecurrentState:
         """Reorder, repeat or drop rows; `sentences` are the ones to keep."""
-        past = tuple(tuple(x.index_select(1, rows) for x in layer) for layer in self.past)
-        return RecurrentState(past, self.source.select(sentences))
+        return RecurrentState(select_rows(self.past, rows), self.source.select(sentences))
+
+
+def select_rows(past: Sequence[CellState], rows: Tensor) -> tuple[CellState, ...]:
+    """The states of these rows, in each layer."""
+    return tuple(tuple(x.index_select(1, rows) for x in layer) for layer in past)
 
 
 class Recurrent(EncoderDecoder):
-    """LSTMs or GRUs with attention; a preset sets `d_model`, the number of layers and dropout."""
+    """LSTMs, GRUs or Elman cells with attention; a preset sets `d_model`, the number of layers and dropout."""
 
     architecture = "recurrent"
 
     def __init__(self, recipe: Recipe | ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
         super().__init__(recipe, vocabulary, pad)
         recipe = self.recipe
+        if recipe.attention == "none":
+            message = "Recurrent attends to the source, but model.attention='none'; use Bottleneck, or build_model"
+            raise RecipeError(message, code="architecture_mismatch")
         d, cell, dropout = recipe.d_model, recipe.cell, recipe.dropout
         d_memory = d if recipe.encoder_layers > 1 else 2 * d
         higher = range(recipe.encoder_layers - 1)

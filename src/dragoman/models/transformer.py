@@ -118,7 +118,7 @@ class Transformer(EncoderDecoder):
         layout = self._layout(target, layout, "target")
         if type(layout) is not type(memory.layout):
             raise ShapeError(
-                "source and target must be laid out alike, both padded or both packed", code="layout_mismatch"
+                "source and target need the same layout, both padded or both packed", code="layout_mismatch"
             )
         sees = look(layout, layout, self.decoder_sees, target.device)
         source: Sequence[KeyValues | PackedKeyValues]

@@ -107,7 +107,7 @@ def _find_or_build(name: str, flags: tuple[str, ...]) -> bytes | str:
 
 
 def _load(name: str, content: bytes) -> ctypes.CDLL:
-    """Load a library from a copy of its own: what happens to the file in the cache no longer matters."""
+    """Load a library from a private copy, so that changes to the cached file no longer matter."""
     if sys.platform == "linux":
         with suppress(OSError):  # the system may forbid code in memory
             return _load_from_memory(name, content)

@@ -41,8 +41,8 @@ def cache_directory() -> Path:
 def private_directory(path: Path) -> Path:
     """Create a directory of the cache where needed, and return its path without links.
 
-    Raise CacheError if another user could change it. The path is checked from the root down: what is above a directory
-    is safe when the directory itself is looked at, so nobody can exchange it in between.
+    Raise CacheError if another user could change it. The path is checked from the root down: when a directory is
+    checked, everything above it is known to be safe, so nobody can replace it in between.
     """
     here, left, links = ROOT, list(path.absolute().parts[1:]), 0
     check_directory(here, here.lstat())
@@ -62,7 +62,7 @@ def private_directory(path: Path) -> Path:
 
 
 def make_directory(path: Path) -> os.stat_result:
-    """What is at a path, without following a link; a new directory of this user if there was nothing."""
+    """Return the status of a path, without following a link; create a private directory if nothing exists."""
     try:
         return path.lstat()
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def make_directory(path: Path) -> os.stat_result:
 
 
 def check_directory(path: Path, found: os.stat_result) -> None:
-    """Raise CacheError unless others cannot change what this user has in a directory."""
+    """Raise CacheError if other users could change this user's files in a directory."""
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(f"{path} is not a directory")
     if not found.st_mode & stat.S_ISVTX:
@@ -81,7 +81,7 @@ def check_directory(path: Path, found: os.stat_result) -> None:
 
 
 def check_private(path: Path, found: os.stat_result) -> None:
-    """Raise CacheError unless only this user and root can write it."""
+    """Raise CacheError if anyone but this user and root can write to it."""
     if found.st_uid not in trusted_owners():
         raise CacheError(path, f"belongs to another user ({found.st_uid})")
     shared = 0o002 if found.st_gid == own_group() else 0o022
@@ -90,19 +90,19 @@ def check_private(path: Path, found: os.stat_result) -> None:
 
 
 def trusted_owners() -> set[int]:
-    """This user and root; in a user namespace, root may have another number, that of the owner of /."""
+    """This user and root; in a user namespace, root may have another id, that of the owner of /."""
     return {os.geteuid(), 0, ROOT.lstat().st_uid}
 
 
 def is_system(found: os.stat_result) -> bool:
-    """Whether root made it and nobody else can change it; the mode of a link means nothing."""
+    """Whether it belongs to root and nobody else can change it; the mode of a link is ignored."""
     root = found.st_uid in (0, ROOT.lstat().st_uid)
     return root and (stat.S_ISLNK(found.st_mode) or not found.st_mode & 0o022)
 
 
 @cache
 def own_group() -> int | None:
-    """The group in which this user is alone, where the system gives one to each user."""
+    """The private group of this user, if the system has one for each user."""
     try:
         user = pwd.getpwuid(os.geteuid())
         group = grp.getgrgid(user.pw_gid)
@@ -112,7 +112,7 @@ def own_group() -> int | None:
 
 
 def read_private(path: Path) -> bytes:
-    """Read a file of a private directory; raise CacheError for a link, or a file that others could have written."""
+    """Read a file of a private directory; raise CacheError for a link, or a file that others could have changed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -24,6 +24,7 @@ from dragoman.nn.layout import Layout, Packed, Padded
 from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
 from dragoman.nn.position import NoPositions, PositionCode
 from dragoman.nn.position.alibi import LinearBias
+from dragoman.nn.position.index import IndexPositions, NormalizedIndexPositions
 from dragoman.nn.position.learned import LearnedPositions
 from dragoman.nn.position.relative import RelativePositions
 from dragoman.nn.position.rotary import RotaryPositions
@@ -41,6 +42,7 @@ __all__ = [
     "FeedForward",
     "Gated",
     "GrowingCache",
+    "IndexPositions",
     "KeyValues",
     "LayerNorm",
     "Layout",
@@ -51,6 +53,7 @@ __all__ = [
     "MultiHeadSelfAttention",
     "NoPositions",
     "Norm",
+    "NormalizedIndexPositions",
     "Packed",
     "PackedKeyValues",
     "Padded",

@@ -115,10 +115,10 @@ class Search:
     finished, or when no open hypothesis can still beat the `n_best` finished ones. Beam 1 is greedy search.
 
     Hypotheses are ranked by log P(Y | X) / lp(Y), with lp(Y) = ((5 + |Y|) / 6) ** length_penalty, where |Y| counts
-    tokens and the end mark. Y has at most `extra_length` tokens more than the source, and no more than `max_length`;
-    at that length only the end mark can follow. It has at least `min_length` tokens.
+    tokens and the EOS token. Y has at most `extra_length` tokens more than the source, and no more than `max_length`;
+    at that length only the EOS token can follow. It has at least `min_length` tokens.
     `no_repeat` n forbids tokens that would repeat an n-gram.
-    Probabilities are the model's, over its whole vocabulary: forbidden tokens (always padding and the start mark) are
+    Probabilities are the model's, over its whole vocabulary: forbidden tokens (always padding and the BOS token) are
     excluded without renormalizing the rest.
     """
 
@@ -174,18 +174,18 @@ class Search:
         return replace(self, min_length=-(-self.min_length // n_parts), extra_length=extra)
 
     def limit(self, source_tokens: int) -> int:
-        """The maximum output length for a source of this many tokens; neither counts the end mark."""
+        """The maximum output length for a source of this many tokens; neither counts the EOS token."""
         longest = max(source_tokens + self.extra_length, self.min_length)
         return longest if self.max_length is None else min(longest, self.max_length)
 
     def normalizer(self, length: int) -> float:
-        """The length penalty lp of a hypothesis of this length, end mark included."""
+        """The length penalty lp of a hypothesis of this length, EOS token included."""
         return float(((5 + length) / 6) ** self.length_penalty)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation as token ids, without the end mark; hypotheses are ranked by `score`."""
+    """One translation as token ids, without the EOS token; hypotheses are ranked by `score`."""
 
     ids: list[int]
     score: float

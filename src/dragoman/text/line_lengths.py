@@ -34,7 +34,7 @@ class LineLengths:
 
         counts, tokens = np.clip(sentences, 1, MAX_SENTENCES), np.asarray(source)
         groups = [tokens[counts == n] for n in range(1, int(counts.max()) + 1)]
-        ratios = (np.asarray(target) + 1) / (tokens + 1)  # with end marks, which also keeps it finite
+        ratios = (np.asarray(target) + 1) / (tokens + 1)  # with EOS tokens, which also keeps it finite
         low, high = np.percentile(ratios, [0.5, 99.5])
         return cls(
             longest,

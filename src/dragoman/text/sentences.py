@@ -25,7 +25,7 @@ MARK, WORD = re.compile(r"[^\w\s,'’-]"), re.compile(r"\w")
 
 
 def has_inner_mark(line: str) -> bool:
-    """Whether a mark stands before a word; a line without one has one sentence in any language. In linear time."""
+    """Whether end punctuation is followed by a word, in linear time; otherwise, the line is one sentence."""
     mark = MARK.search(line)
     return mark is not None and WORD.search(line, mark.end()) is not None
 

@@ -113,7 +113,7 @@ def read_description(path: Path) -> dict[str, Any]:
     if not known or about["normalizer"] != VERSION or about["kind"] not in TOKENIZER_SUFFIXES:
         raise TextError(
             f"{path} has format {render_value(about['format'])}, normalizer {render_value(about['normalizer'])}, kind "
-            f"{render_value(about['kind'])}; this Dragoman reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with "
+            f"{render_value(about['kind'])}; this version reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with "
             f"target languages), normalizer {VERSION} and {', '.join(TOKENIZER_SUFFIXES)}; use the version that wrote "
             "it",
             code="unsupported_format",
@@ -135,16 +135,15 @@ def explain_missing(directory: Path, name: str) -> str:
     """The reason why there is no such tokenizer, with a suggestion."""
     if there := list_tokenizers(directory):
         return f"{directory} has no tokenizer with name={name!r}{suggest(name, there)}"
-    lacking = f"{directory} does not exist"
+    lacking = f"{directory} does not exist; expected a directory with a tokenizer"
     if directory.is_dir():
         lacking = f"{directory} has no tokenizer"
     elif directory.exists():
-        lacking = f"{directory} is a file, not a directory with a tokenizer"
+        lacking = f"{directory} is a file; expected a directory with a tokenizer"
     hint = suggest_directory(directory, lambda path: bool(list_tokenizers(path)))
     endings = " or ".join(dict.fromkeys(name + ending for ending in LEARNED_SUFFIXES.values()))
     return (
-        f"{lacking}; a tokenizer is {name}.json and {endings}, in a model directory or in "
-        f"prepared data{hint or '; give such a directory'}"
+        f"{lacking} ({name}.json and {endings}); give a model directory, or the tokenizers of prepared data{hint or ''}"
     )
 
 

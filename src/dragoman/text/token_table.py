@@ -146,7 +146,7 @@ class TokenTable(Vocabulary):
             )
         if taken := {*map(language_token, targets)}.intersection(tokens):
             raise TextError(
-                f"{min(taken)} is already a learned token and cannot stand for a target language; use another code",
+                f"{min(taken)} is already a learned token and cannot be a language token; use another code",
                 code="duplicate_token",
             )
         super().__init__([*tokens, *map(language_token, targets)])

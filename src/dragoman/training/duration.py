@@ -49,7 +49,7 @@ def run_seconds(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, fi
 
 
 def fit_minutes(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, minutes: float) -> RunLength:
-    """The longest run that fits, up to the most epochs that are of use; fewer evaluations where they take long."""
+    """The longest run that fits, up to a useful number of epochs; with fewer evaluations if they are slow."""
     seconds, of_step, of_evaluation = (
         60 * minutes,
         step_seconds(recipe, prepared, world, speed),

@@ -7,21 +7,20 @@ my-model/training/   what made it: run.json, metrics.jsonl, result.json, curve.p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, HeldLock, exclusive_lock, write_atomically
 from dragoman.modeldir.layout import TRAINING, verify_model
-from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.save import save_model
-from dragoman.models.loading import as_arrays, build_model, load_weights
+from dragoman.models.loading import as_arrays, build_model
 from dragoman.progress import Reporter
 from dragoman.text import vocabulary_sizes
 from dragoman.text.special_tokens import PAD
@@ -41,6 +40,7 @@ from dragoman.training.run_record import (
     read_record,
 )
 from dragoman.training.selection import SelectedWeights, select_weights
+from dragoman.training.starting_weights import load_starting_weights
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import Evaluate, Trainer
 
@@ -82,7 +82,7 @@ def run_training(
         keep_freed_memory()
     model = new_model(prepared, recipe)
     if start_from is not None:
-        load_initial_weights(model, start_from, recipe.text.targets)
+        load_starting_weights(model, start_from, recipe.text.targets)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
         locks = list[HeldLock]()
@@ -105,7 +105,7 @@ def finish_run(
     record = read_record(out)
     if record is None:
         raise TrainingError(
-            f"{out} holds no training run: there is no {out / TRAINING / RUN}; give the --out of a training",
+            f"{out} is not a training run: {out / TRAINING / RUN} does not exist; give the --out of a training run",
             code="run_not_found",
         )
     prepared, recipe = Prepared.open(prepared_directory(out), verify=True), record.full_recipe()
@@ -160,7 +160,7 @@ def make_trainer(
 
 @contextmanager
 def writing_into(out: Path, locks: Sequence[HeldLock]) -> Iterator[None]:
-    """Write nothing where the run's directory was removed or replaced, and say so if writing fails for that reason."""
+    """Raise TrainingError if the run's directory was removed or replaced, before writing or when writing fails."""
 
     def check() -> None:
         if not all(lock.in_place() for lock in locks):
@@ -179,7 +179,7 @@ def writing_into(out: Path, locks: Sequence[HeldLock]) -> Iterator[None]:
 
 
 def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path, *, early: bool = False) -> None:
-    """Select the weights of the run and write its model; `early` if the run can still continue."""
+    """Select the weights of the run and write its model; `early` means that the run can continue."""
     last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
     evaluate = trainer.evaluate
 
@@ -202,7 +202,7 @@ def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
     ]
     splits = [prepared.split(name) for name in prepared.manifest["splits"]]
     sides = [getattr(split, side).lengths for split in splits for side in limited if len(split)]
-    longest = max((int(lengths.max()) + 1 for lengths in sides), default=0)  # with its mark
+    longest = max((int(lengths.max()) + 1 for lengths in sides), default=0)  # with EOS
     if longest > recipe.model.max_positions:
         raise RecipeError(
             f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "
@@ -210,41 +210,6 @@ def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
             f"{recipe.model.max_positions - 1}",
             code="text_too_long",
         )
-
-
-def load_initial_weights(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) -> None:
-    """Load the verified weights of a finished model into one of the same sizes, except for added target languages."""
-    base_targets = read_recipe(start_from).text.targets
-    verify_model(start_from)
-    added = len(targets) - len(base_targets)
-    weights = add_language_rows(load_weights(start_from), model.state_dict(), len(base_targets), added)
-    found, expected = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
-    for name in sorted({*found, *expected}):
-        if found.get(name) != expected.get(name):
-            raise TrainingError(
-                f"the weights of {start_from} do not fit the recipe: {name} has shape {found.get(name, 'none')} there, "
-                f"but the recipe needs {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
-                "out --recipe and --set model...",
-                code="weights_mismatch",
-            )
-    model.load_state_dict(weights)
-
-
-def add_language_rows(
-    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], languages: int, added: int
-) -> dict[str, Tensor]:
-    """The weights with a row for each of `added` target languages in every embedding that needs it.
-
-    Language tokens are the last of the vocabulary. A new row is the mean of the `languages` rows that are there, or
-    random if there are none.
-    """
-    extended = dict(weights)
-    for name, weight in weights.items():
-        shape = tuple(fresh[name].shape) if name in fresh else ()
-        if added > 0 and name.startswith("embeddings.") and shape == (len(weight) + added, *weight.shape[1:]):
-            rows = weight[-languages:].mean(0, keepdim=True).expand(added, *weight.shape[1:]) if languages else None
-            extended[name] = torch.cat([weight, fresh[name][-added:].to(weight) if rows is None else rows])
-    return extended
 
 
 def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter) -> HeldLock:
@@ -270,7 +235,7 @@ def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter)
 
 
 def mark_unfinished(training: Path) -> None:
-    """Note in an existing result that its run goes on: its model stays in place until the next one replaces it."""
+    """Record in an existing result that its run continues; its model stays in place until the next one replaces it."""
     path = training / RESULT_FILE
     if path.exists() and not is_early(training.parent):
         write_atomically(path, json.dumps({**read_result(training), "early": True}, indent=1) + "\n")
@@ -318,9 +283,9 @@ def write_result(
             staging=out / TRAINING / "model",
         )
     except OSError as error:
-        reason = error if isinstance(error, DragomanError) else f"{out} could not be written: {error.strerror or error}"
+        reason = error if isinstance(error, DragomanError) else f"cannot write {out}: {error.strerror or error}"
         raise TrainingError(
-            f"training is done and its checkpoints are complete, but {reason}; make room and run the same command to "
-            "write it",
+            f"training is done and its checkpoints are complete, but {reason}; free some space and run the same "
+            "command to write it",
             code="cannot_write",
         ) from None

@@ -1,4 +1,4 @@
-"""`run.json`: the data and settings that a run started with; it resumes with the same ones, but for its length."""
+"""`run.json`: the data and settings that a run started with; a resumed run needs the same, except for its length."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_empty(path: Path) -> bool:
 
 
 def has_started(out: Path) -> bool:
-    """Whether `out` holds a run that other data would spoil."""
+    """Whether `out` holds a run, whose data must not be replaced."""
     return any((out / TRAINING / name).exists() for name in (RUN, "checkpoints"))
 
 
@@ -135,7 +135,7 @@ class RunRecord:
         return record
 
     def full_recipe(self) -> Recipe:
-        """The recipe of the run; what it does not set is not there, because TOML has no null."""
+        """The recipe of the run; unset keys are missing, because TOML has no null."""
         return Recipe.from_table(
             {name: {k: v for k, v in section.items() if v is not None} for name, section in self.recipe.items()}
         )
@@ -146,7 +146,7 @@ class RunRecord:
 
 
 def as_plain_json(recipe: Recipe) -> dict[str, Any]:
-    """The sections of a recipe with lists for tuples, as a file has them."""
+    """The sections of a recipe with lists instead of tuples, as in a file."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
     return plain
 
@@ -193,8 +193,8 @@ def confirm_record(path: Path, now: RunRecord, reporter: Reporter, step: int = 0
         ]
         if moved:
             reporter.note(
-                f"the run resumes in another environment ({'; '.join(moved)}): sums are taken in another order, so "
-                "the result is equal within rounding, not bit for bit"
+                f"the run resumes in another environment ({'; '.join(moved)}): sums have another order, so the "
+                "result may differ by rounding"
             )
     if now != before:
         write_atomically(path, json.dumps(asdict(now), indent=1) + "\n")

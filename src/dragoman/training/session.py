@@ -99,7 +99,7 @@ class PlannedRun:
 
 @dataclass
 class TrainingSession:
-    """What the user asks for, and the ranks that do it."""
+    """The arguments of a training call, and the ranks that run it."""
 
     out: Path
     corpora: Sequence[Corpus]
@@ -132,8 +132,8 @@ class TrainingSession:
                 data = prepared_directory(out)
                 unknown = "" if data.exists() else " (training/ is missing, so its data are unknown)"
                 self.reporter.note(
-                    f"{out} is finished{unknown}; nothing to do (set a larger train.steps to train on, or choose "
-                    "another --out to train again)"
+                    f"{out} is finished{unknown}; nothing to do (set a larger train.steps to continue training, or "
+                    "choose another --out to train again)"
                 )
                 return read_recipe(out)
             final, prepared = Recipe.from_table(tomllib.loads(planned)), Prepared.open(prepared_directory(out))
@@ -242,7 +242,7 @@ class TrainingSession:
 
 
 def use_recorded_threads(record: RunRecord | None, ranks: Ranks) -> None:
-    """Set the number of threads that a run has used so far, unless the user or the machine says otherwise."""
+    """Use a run's recorded number of threads, unless the user set another, and at most as many as there are cores."""
     chosen = not os.environ.get(THREADS_VARIABLE) and ranks.world == 1 and ranks.device.type == "cpu"
     if record is not None and chosen and isinstance(threads := record.machine.get("threads"), int):
         torch.set_num_threads(max(1, min(threads, available_cores())))

@@ -101,7 +101,7 @@ def measure_speed(
 
 
 def time_steps(steps: EagerSteps, batches: Sequence[Batch], options: Sequence[int]) -> dict[int, float]:
-    """Seconds per target token with each number of threads; they take turns, so that all meet the same load."""
+    """Seconds per target token with each number of threads; they take turns, so that all run under the same load."""
     spent, tokens = dict.fromkeys(options, 0.0), dict.fromkeys(options, 0)
     began = time.perf_counter()
     for batch in batches:

@@ -10,7 +10,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.swapped_languages import Languages, detect_pair, sample_pairs, swapped_warning
 from dragoman.errors import DragomanError
 from dragoman.modeldir.info import language_codes, read_info
-from dragoman.text.language_detection import detection_available
+from dragoman.text.languages.detection import detection_available
 
 
 def swapped_corpora_warning(corpora: Sequence[Corpus], valid: Sequence[Corpus], start_from: Path | None) -> str | None:
@@ -27,7 +27,7 @@ def swapped_corpora_warning(corpora: Sequence[Corpus], valid: Sequence[Corpus], 
 
 
 def find_swapped(corpora: Sequence[Corpus], valid: Sequence[Corpus], model: Languages | None) -> str | None:
-    """The warning; `model` are the languages of the model to start from, if it has one pair."""
+    """Return the warning, if any; `model` is the language pair of the model to start from, if it has one."""
     named = {named_languages(corpus) for corpus in corpora}
     training = next(iter(named)) if len(named) == 1 else None
     for corpus in corpora:

@@ -139,7 +139,7 @@ class Trainer:
         if result.finite:
             self.state.skipped_in_a_row = 0
             self._count(result)
-            self.reporter.step_done(self.state.step, result.target, result.plain / result.target)
+            self.reporter.step_done(self.state.step, result.target, result.smoothed / result.target)
         else:
             self._skip(result)
 

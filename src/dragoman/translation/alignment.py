@@ -14,7 +14,7 @@ def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Li
     """Pairs (source word, target word), counted from 0, by the rule of `link_words`.
 
     `attention_TS [T, S]` has a row for each target token and a column for each source token; one more column is the
-    source's end mark.
+    source's EOS token.
     """
     return link_words(attention_TS, visible_word_ids(source), visible_word_ids(target))
 
@@ -22,7 +22,7 @@ def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Li
 def link_words(
     attention_TS: Any, source_words: Sequence[int], target_words: Sequence[int], by: Literal["token", "word"] = "token"
 ) -> Links:
-    """Link each target token, or each target word, to its most attended source word; no link to the end mark.
+    """Link each target token, or each target word, to its most attended source word; no link to the EOS token.
 
     `source_words` and `target_words` are the word indices of the tokens, -1 for a token without a word.
     """
@@ -58,7 +58,7 @@ def pool_words(weights: Any, rows: Sequence[Sequence[int]], columns: Sequence[Se
 
 
 def move_language_last(weights_TS: Any, n_language_tokens: int) -> Any:
-    """Weights `[T, S + 1]` with the columns of the first tokens, which name the language, moved behind the end mark."""
+    """Weights `[T, S + 1]` with the columns of the first tokens, which name the language, moved behind EOS."""
     if not n_language_tokens:
         return weights_TS
     import numpy as np

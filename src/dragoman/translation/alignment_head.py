@@ -39,7 +39,7 @@ class AlignmentHead:
     step: Literal["writes", "reads"]
 
     def select(self, weights: Any) -> Any:
-        """The rows `[T, S + 1]` of the weights `[L, H, T + 1, S + 1]` of a pair; the last column is the end mark."""
+        """The rows `[T, S + 1]` of the weights `[L, H, T + 1, S + 1]` of a pair; the last column is the EOS token."""
         layer = weights[self.layer]
         rows = layer.mean(0) if self.head is None else layer[self.head]
         return rows[:-1] if self.step == "writes" else rows[1:]
@@ -66,10 +66,10 @@ def find_alignment_head(engine: TorchEngine, source: Tokenizer, target: Tokenize
         return AlignmentHead(max(0, len(next(cross_maps(engine, [(ParsedIds([], []), [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].ids) for ids, best in zip(sources, hypotheses, strict=True)]
-    marks = {mark for tokens in languages for mark in tokens}
+    language_tokens = {token for tokens in languages for token in tokens}
     links: dict[AlignmentHead, list[tuple[int, int]]] = {}
     for i, weights in cross_maps(engine, pairs):
-        ids = [-1 if token in marks else token for token in pairs[i][0]] + [-1]  # the end mark
+        ids = [-1 if token in language_tokens else token for token in pairs[i][0]] + [-1]  # EOS
         for head in candidate_heads(*weights.shape[:2]):
             linked = head.select(weights).argmax(1)
             links.setdefault(head, []).extend(zip((ids[s] for s in linked), pairs[i][1], strict=True))

@@ -13,7 +13,7 @@ from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Sampling, Search, StopFlag, check_integer
 from dragoman.text import Tree
-from dragoman.text.language_codes import normalize_language
+from dragoman.text.languages.codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import describe_value, plural, suggest
 
@@ -70,7 +70,7 @@ class LengthLimits:
         """The smallest limits of all; one model that reads trees is enough for sentences to need them."""
         models = [recipe.model for recipe in recipes]
         learned = [model for model in models if model.positions == "learned"]
-        sources = [m.max_positions - 1 for m in models if m in learned or m.pattern == "low_rank"]  # 1 for the end mark
+        sources = [m.max_positions - 1 for m in models if m in learned or m.pattern == "low_rank"]  # 1 for EOS
         return cls(
             min([*(recipe.data.max_tokens for recipe in recipes), *sources]),
             min(sources, default=None),
@@ -251,9 +251,9 @@ def _check_only_language(code: str, own: Sequence[str]) -> None:
     """Raise unless the code is that of the model's only target language."""
     if len(own) != 1:
         raise SearchError(
-            f"to={code!r} was given, but this model has a single target language and does not name it; drop `to`",
+            f"to={code!r} has no effect: this model has a single target language; drop `to`",
             code="unknown_language",
         )
     if normalize_language(code) != own[0]:
-        message = f"to={code!r} was given, but this model translates only into {own[0]!r}; drop `to`, or use another"
+        message = f"to={code!r} is not supported: this model translates only into {own[0]!r}; use another model"
         raise SearchError(message, code="unknown_language")

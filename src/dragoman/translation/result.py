@@ -34,7 +34,7 @@ class Translation:
     `tokens` are the output tokens, `source_tokens` the input tokens. `alternatives` are the next best translations,
     with `n_best`, no two with the same text; for a text in parts, the next best of each part.
     `alignment` has pairs of word indices (source, target) from 0; `attention [tokens, source_tokens]` is a NumPy array
-    without the weights on the source's end mark. Both only on request.
+    without the weights on the source's EOS token. Both only on request.
     `met` are the required phrases that the translation contains, `unmet` those it lacks.
     """
 
@@ -78,7 +78,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Scored:
-    """The score of a given translation; the end mark is the last of its tokens.
+    """The score of a given translation; the EOS token is the last of its tokens.
 
     `log_probability` is log P of the whole translation, and `score` is log P / lp, by which a search would rank it.
     """
@@ -90,7 +90,7 @@ class Scored:
 
     @property
     def per_token(self) -> float:
-        """log P / number of tokens, the end mark included: the negative logarithm of the perplexity."""
+        """log P / number of tokens, the EOS token included: the negative logarithm of the perplexity."""
         return self.log_probability / len(self.tokens)
 
 
@@ -183,7 +183,7 @@ def block_diagonal(maps: Sequence[Any]) -> Any:
 def longest_loop(tokens: Sequence[int], longest_period: int = 8) -> int:
     """Length of the longest run of tokens that repeats a sequence four times or more, or 0."""
     found = 0
-    if len(tokens) - len(set(tokens)) < 6:  # fewer than 8 tokens of period 2 have: true of nearly every text
+    if len(tokens) - len(set(tokens)) < 6:  # nearly every text has fewer repeats, and a loop of 8 tokens has at least 6
         return found
     for period in range(1, longest_period + 1):
         run = 0

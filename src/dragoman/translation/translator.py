@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from dragoman.config import Recipe
-from dragoman.engines.base import EngineRequest
+from dragoman.engines.base import EngineRequest, check_has_attention
 from dragoman.engines.select import EngineInfo, EngineSelector
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
@@ -26,7 +26,7 @@ from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Mean, Sampling, Search, StopFlag, check_integer
 from dragoman.text import Tokenizer, Tree
-from dragoman.text.language_codes import normalize_language
+from dragoman.text.languages.codes import normalize_language
 from dragoman.text.line_lengths import LineLengths, common_lengths
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.options import (
@@ -42,9 +42,10 @@ from dragoman.translation.options import (
     resolve_search,
     resolve_target,
 )
-from dragoman.translation.pipeline import encode_sources, translate_stream, with_all_trees_used
+from dragoman.translation.pipeline import translate_stream, with_all_trees_used
 from dragoman.translation.result import Scored, Translation
 from dragoman.translation.segmentation import Ids, Segmenter
+from dragoman.translation.source_ids import encode_sources
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintCompiler
@@ -124,7 +125,7 @@ class Translator:
         return f"Translator({str(engines.directory)!r}, engine={engines.engine!r}, device={engines.device!r}{ensemble})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the choices: another process loads the same model again."""
+        """Pickle the arguments of `load`: another process loads the same model again."""
         names = ("engine", "device", "threads", "precision", "mean")
         choices = {name: getattr(self.engines, name) for name in names} | {"ensemble": self.engines.others}
         return partial(Translator.load, language=self.language, **choices), (self.engines.directory,)
@@ -320,8 +321,8 @@ class Translator:
         """Score pairs (source, target) in order, with bounded memory; always with PyTorch.
 
         `to` is the target language of a multilingual model: one for all pairs, or one for each. `batch` is the number
-        of pairs at a time; with 1, a score is bit-identical whatever else is scored. Nothing is split or truncated: an
-        error names the number of a pair that is too long for the model, plus `before` from earlier calls.
+        of pairs at a time; with 1, scores are bit-identical and independent of the other pairs. Nothing is split or
+        truncated: an error names the number of a pair that is too long for the model, plus `before` from earlier calls.
         """
         from dragoman.translation.scoring import score_pairs
 
@@ -335,3 +336,4 @@ class Translator:
         if self.engines.others:
             message = "an ensemble has no attention or alignment; load one of its models alone"
             raise SearchError(message, code="unsupported_ensemble")
+        check_has_attention(self.recipe.model)

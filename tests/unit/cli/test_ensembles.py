@@ -81,7 +81,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["translate", "one", "test.en", "--with", "apart"], "apart/target.spm differs from one/shared.spm"),
-        (["translate", "one", "test.en", "--with", "nothing"], "there is no directory nothing"),
+        (["translate", "one", "test.en", "--with", "nothing"], "nothing"),
         (["translate", "one", "test.en", "--with", "two", "--alignments"], "has no attention or alignment"),
         (
             ["translate", "one", "test.en", "--with", "two", "--engine", "native"],

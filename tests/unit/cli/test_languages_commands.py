@@ -53,7 +53,7 @@ def test_translate(
     assert (code, "does not translate into 'it'; available: de, fr" in err) == (2, True), err
     one = write_tiny_model(tmp_path / "one")
     code, _, err = leave(capsys, "translate", str(one), str(source), "--to", "de", *CPU)
-    assert (code, "has a single target language and does not name it" in err) == (2, True), err
+    assert (code, "single target language" in err) == (2, True), err
 
 
 def test_words_are_demanded_in_each_language(model: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:

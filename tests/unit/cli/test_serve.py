@@ -14,7 +14,7 @@ from command_line import leave
 from dragoman.cli.commands.serve import log_request
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import ModelInfo
-from dragoman.serve.loading import model_directories, model_languages
+from dragoman.serve.models.loading import model_directories, model_languages
 from dragoman.serve.server import PortError, bind, server_url
 from raising import raises
 from small_model import model_at
@@ -38,7 +38,7 @@ def test_a_port_in_use_is_a_line(capsys: pytest.CaptureFixture[str], model: Path
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["{model}/nowhere"], "there is no directory"),
+        (["{model}/nowhere"], "nowhere"),
         ([], "missing argument 'MODEL...'"),
         (["{model}", "{model}"], "two models have the name 'numbers'"),
         (["{model}", "--host", "no such host"], "unknown host 'no such host'"),

@@ -31,7 +31,7 @@ from raising import raises
 yaml = pytest.importorskip("yaml", reason="an extra")
 
 D, HEADS, INNER, LAYERS = 20, 5, (33, 27), (1, 3)
-MARKS = ["<unk>", "<pad>", "<s>", "</s>"]
+SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]
 CODES = "#version: 0.2\nl o\nlo w</w>\nlo w\nlow e\nlowe r</w>\ne r</w>\nn e\nne w</w>\n"
 TOKENS = [["low", "lo@@", "w@@", "er", "new", "a", "low@@"], ["neu", "alt", "t@@", "ief", "er"]]
 NAMES = {  # of fairseq, which the reference knows, for JoeyNMT's
@@ -78,7 +78,7 @@ def write_joey(directory: Path, *, order: str = "pre", tied: bool = False, softm
     directory.mkdir(parents=True)
     tokens = [[*TOKENS[0], *TOKENS[1][:-1]]] * 2 if tied else TOKENS
     for name, side in zip(("src", "trg"), tokens, strict=True):
-        (directory / f"{name}_vocab.txt").write_text("\n".join([*MARKS, *side]) + "\n", encoding="utf-8")
+        (directory / f"{name}_vocab.txt").write_text("\n".join([*SPECIAL, *side]) + "\n", encoding="utf-8")
     (directory / "codes.txt").write_text(CODES)
     side = {"type": "transformer", "hidden_size": D, "num_heads": HEADS, "dropout": 0.2, "layer_norm": order,
             "embeddings": {"embedding_dim": D, "scale": scale}, "activation": "gelu"}  # fmt: skip
@@ -214,7 +214,7 @@ WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
         at("data", "special_symbols", value={"lang_tags": ["<de>"]}),
         ("unsupported_setting", "lang_tags="),
     ),
-    "other marks": (at("data", "special_symbols", value={"pad_id": 5}), ("vocabulary_mismatch", "'<pad>'", "5")),
+    "other tokens": (at("data", "special_symbols", value={"pad_id": 5}), ("vocabulary_mismatch", "'<pad>'", "5")),
     "no model": (at("model", value=None), ("file_damaged", "'model'")),
     "wrong sizes": (at("model", "encoder", "ff_size", value=40), ("weights_mismatch",)),
 }

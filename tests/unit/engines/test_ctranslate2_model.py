@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from dragoman.engines.ctranslate2 import to_ctranslate2
+from dragoman.engines.ctranslate2_conversion import to_ctranslate2
 from dragoman.errors import DamagedError, DragomanError, ModelNotFoundError, OutputError
 from raising import raises
 from small_model import model_at

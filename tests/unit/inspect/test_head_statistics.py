@@ -25,8 +25,8 @@ SOURCE = [
     [5, 6, 5, 9, 2],
     [7, 9, 2],
     [6, 6, 6, 6, 2],
-]  # 2 is the end mark, which comes less often than 6; 9 a full stop
-TARGET = [[1, 8, 10, 8], [1, 12, 9, 10, 11, 12], [1, 8, 9]]  # 1 is the start mark
+]  # 2 is the EOS token, which comes less often than 6; 9 a full stop
+TARGET = [[1, 8, 10, 8], [1, 12, 9, 10, 11, 12], [1, 8, 9]]  # 1 is the BOS token
 RULES: dict[AttentionKind, Rule] = {"encoder": everything, "decoder": causal, "cross": everything}
 
 
@@ -204,8 +204,8 @@ def test_trades_have_names() -> None:
     assert label_head(known("decoder", lambda t, q, k: max(0, t - 1))) == "the previous token (100 %)"
     assert label_head(known("encoder", lambda t, q, k: min(len(k) - 1, t + 1))) == "the next token (100 %)"
     assert label_head(known("decoder", lambda t, q, k: max(0, t - 2))) == "2 tokens back (100 %)"
-    assert label_head(known("cross", lambda t, q, k: len(k) - 1)) == "the end mark (100 %)"
-    assert label_head(known("decoder", lambda t, q, k: 0), "the start mark") == "the start mark (100 %)"
+    assert label_head(known("cross", lambda t, q, k: len(k) - 1)) == "the EOS token (100 %)"
+    assert label_head(known("decoder", lambda t, q, k: 0), "the BOS token") == "the BOS token (100 %)"
     assert (
         label_head(known("cross", lambda t, q, k: round(t * (len(k) - 1) / (len(q) - 1))))
         == "along the diagonal (100 %)"

@@ -115,7 +115,7 @@ def test_agreement_with_the_pointer_is_that_of_the_maps(translator: Translator, 
         for i, weights in cross_maps(translator.engines.torch, pairs):
             best = weights[head.id.layer - 1, head.id.head - 1].argmax(1)
             for t, goal in enumerate(goals[i].argmax(1)):
-                if goal < len(pairs[i][0]):  # not the end mark
+                if goal < len(pairs[i][0]):  # not the EOS token
                     hits["writes"].append(best[t] == goal)
                     hits["reads"].append(best[t + 1] == goal)
         shares = {step: float(np.mean(each)) for step, each in hits.items()}

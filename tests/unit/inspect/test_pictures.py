@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.config import ModelRecipe
-from dragoman.errors import DragomanError, MissingExtraError, SearchError
+from dragoman.errors import DragomanError, MissingExtraError
 from dragoman.inspect.alignment import draw_alignment, format_pharaoh
 from dragoman.inspect.attention.maps import SentenceAttention
 from dragoman.inspect.attention.picture import draw_attention, draw_heads
-from dragoman.inspect.positions import draw_positions, position_codes, similarity, similarity_by_distance
-from dragoman.models import Transformer
 from raising import raises
 
 PNG, SVG = b"\x89PNG\r\n\x1a\n", b"<?xml"
@@ -85,49 +82,6 @@ def test_an_alignment_is_drawn_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(PNG)
     assert format_pharaoh([(0, 0), (1, 2), (2, 1)]) == "0-0 1-2 2-1"
     assert format_pharaoh([]) == ""
-
-
-def small(**changes: object) -> Transformer:
-    sizes = {"d_model": 8, "n_heads": 2, "d_ff": 12, "encoder_layers": 1, "decoder_layers": 1, **changes}
-    return Transformer(ModelRecipe(**sizes), 11).eval()  # type: ignore[arg-type]
-
-
-def test_sinusoids_are_the_papers_and_depend_on_distance_alone(tmp_path: Path) -> None:
-    codes = position_codes(small(), 13)
-    assert list(codes) == ["source and target"]
-    code = codes["source and target"]
-    for pos in range(13):
-        for i in range(4):
-            angle = pos / 10000 ** (2 * i / 8)
-            np.testing.assert_allclose(code[pos, 2 * i : 2 * i + 2], [np.sin(angle), np.cos(angle)], atol=1e-6)
-    mean, least, greatest = similarity_by_distance(code)
-    np.testing.assert_allclose(least, greatest, atol=1e-5)
-    expected = [np.cos([k / 10000 ** (2 * i / 8) for i in range(4)]).mean() for k in range(13)]
-    np.testing.assert_allclose(mean, expected, atol=1e-5)
-    draw_positions(codes, tmp_path / "a.png")
-    assert (tmp_path / "a.png").read_bytes().startswith(PNG)
-
-
-def test_learned_positions_are_drawn_for_each_side(tmp_path: Path) -> None:
-    model = small(positions="learned", max_positions=9)
-    codes = position_codes(model, 9)
-    assert list(codes) == ["source", "target"]
-    np.testing.assert_allclose(codes["target"], model.target_positions.table.detach().numpy(), atol=1e-6)
-    assert np.diag(similarity(codes["source"])).mean() == pytest.approx(1)
-    draw_positions(codes, tmp_path / "a.svg")
-    assert (tmp_path / "a.svg").read_bytes().startswith(SVG)
-
-
-@pytest.mark.gpu
-def test_a_model_on_a_gpu_stays_there_when_its_positions_were_looked_at() -> None:
-    model = small(positions="learned", max_positions=9).cuda()
-    assert position_codes(model, 9)["source"].shape == (9, 8)
-    assert model.source_positions.table.is_cuda
-
-
-def test_no_positions_are_no_picture() -> None:
-    with raises(SearchError, "no_positions", "model.positions='none'"):
-        position_codes(small(positions="none"), 5)
 
 
 def test_a_long_sentence_is_not_hidden_under_lines(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_models_by_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         find_model("other")
     monkeypatch.delenv("DRAGOMAN_MODELS")
     monkeypatch.setenv("XDG_DATA_HOME", str(directory.parent.parent))
-    with raises(ModelNotFoundError, "model_not_found", "there are none"):
+    with raises(ModelNotFoundError, "model_not_found", str(directory.parent.parent)):
         find_model("tiny")
     with pytest.raises(FileNotFoundError):
         Translator.load("tiny")
@@ -51,7 +51,7 @@ def test_a_path_that_does_not_exist_gets_a_suggestion(
             find_model(runs / path)
     with raises(ModelNotFoundError, "model_not_found", f"available in {runs}/demo: model, second"):
         find_model(runs / "demo" / "other")
-    with raises(ModelNotFoundError, "model_not_found", "give the output directory of a finished training"):
+    with raises(ModelNotFoundError, "model_not_found", str(tmp_path / "nothing")):
         find_model(tmp_path / "nothing" / "like" / "it")
     monkeypatch.chdir(runs / "demo")
     monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))
@@ -69,7 +69,7 @@ def test_what_is_not_a_model(directory: Path, tmp_path: Path, find: object) -> N
     (tmp_path / "run" / "training").mkdir(parents=True)
     with raises(ModelNotFoundError, "model_unfinished", str(tmp_path / "run")):
         find(tmp_path / "run")
-    with raises(ModelNotFoundError, "not_a_model", "is a file"):
+    with raises(ModelNotFoundError, "not_a_model", "recipe.toml"):
         find(directory / "recipe.toml")
     with raises(ModelNotFoundError, "not_a_model", "recipe.toml"):
         find(tmp_path)
@@ -77,7 +77,7 @@ def test_what_is_not_a_model(directory: Path, tmp_path: Path, find: object) -> N
     with raises(ModelNotFoundError, "not_a_model", "manifest.json"):
         find(tmp_path)
     (tmp_path / "broken").symlink_to("gone")
-    with raises(ModelNotFoundError, "model_not_found", "broken is a link to gone"):
+    with raises(ModelNotFoundError, "model_not_found", "gone"):
         find(tmp_path / "broken")
 
 

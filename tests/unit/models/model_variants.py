@@ -29,6 +29,7 @@ TRANSFORMERS += [replace(SMALL, pattern="local", window=1), replace(SMALL, patte
 TRANSFORMERS += [replace(SMALL, pattern="sparse", window=1, global_tokens=1, random_tokens=1)]
 TRANSFORMERS += [replace(SMALL, pattern="local", window=2, positions="relative", max_distance=2, norm_order="pre")]
 TRANSFORMERS += [replace(SMALL, positions="syntax"), replace(SMALL, positions="syntax", pattern="low_rank", rank=3)]
+TRANSFORMERS += [replace(SMALL, positions="index"), replace(SMALL, positions="normalized_index", norm_order="pre")]
 
 LSTM = ModelRecipe(architecture="recurrent", d_model=12, encoder_layers=3, decoder_layers=2, dropout=0.0)
 CONVOLUTIONAL = ModelRecipe(
@@ -39,6 +40,10 @@ RIVALS = [
     replace(LSTM, attention="additive", d_model=11),
     replace(LSTM, cell="gru", tie="target"),
     replace(LSTM, cell="gru", attention="additive", encoder_layers=1, decoder_layers=1),
+    replace(LSTM, cell="rnn"),
+    replace(LSTM, attention="none", encoder_layers=2),
+    replace(LSTM, attention="none", cell="gru", encoder_layers=1, decoder_layers=1, tie="target"),
+    replace(LSTM, attention="none", cell="rnn", encoder_layers=2, reverse_source=True),
     CONVOLUTIONAL,
     replace(CONVOLUTIONAL, positions="learned", kernel_width=5, tie="none"),
     replace(CONVOLUTIONAL, positions="none", kernel_width=1),
@@ -50,7 +55,7 @@ def name_of(recipe: ModelRecipe) -> str:
     """For the list of tests."""
     match recipe.architecture:
         case "recurrent":
-            inside = (recipe.cell, recipe.attention)
+            inside = (recipe.cell, recipe.attention, *(["reversed"] if recipe.reverse_source else []))
         case "convolutional":
             inside = (recipe.positions, str(recipe.kernel_width))
         case "transformer":

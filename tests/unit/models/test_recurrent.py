@@ -15,12 +15,12 @@ from dragoman.models import Recurrent
 from dragoman.models.recurrent import BidirectionalLayer, RecurrentLayer, reverse_sentences
 
 RECIPE = ModelRecipe(architecture="recurrent", d_model=6, encoder_layers=3, decoder_layers=3, dropout=0.0)
-SETTINGS = [(cell, attention, 3) for cell in ("lstm", "gru") for attention in ("additive", "scaled_dot_product")]
+SETTINGS = [(cell, attention, 3) for cell in ("lstm", "gru", "rnn") for attention in ("additive", "scaled_dot_product")]
 VOCABULARY = 13
 
 
 def run_cell(cell: Any, xs: list[Tensor]) -> list[Tensor]:
-    """One sequence through one layer, token by token, gate by gate (Hochreiter & Schmidhuber; Cho et al.)."""
+    """One sequence through one layer, token by token, gate by gate (Hochreiter & Schmidhuber; Cho et al.; Elman)."""
     W, U, b, c = (getattr(cell, f"{kind}_l0") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     size = cell.hidden_size
     h = memory = torch.zeros(size)
@@ -31,6 +31,8 @@ def run_cell(cell: Any, xs: list[Tensor]) -> list[Tensor]:
             keep_in, forget, new, out = (from_input + from_past).unbind()
             memory = torch.sigmoid(forget) * memory + torch.sigmoid(keep_in) * torch.tanh(new)
             h = torch.sigmoid(out) * torch.tanh(memory)
+        elif isinstance(cell, torch.nn.RNN):
+            h = torch.tanh(from_input[0] + from_past[0])
         else:
             reset, update = torch.sigmoid(from_input[:2] + from_past[:2]).unbind()
             new = torch.tanh(from_input[2] + reset * from_past[2])
@@ -93,7 +95,7 @@ def test_the_model_is_its_equations(cell: Any, attention: Any, layers: int) -> N
 
 
 def test_reading_both_ways_is_pytorchs_bidirectional_layer() -> None:
-    for kind, cell in (("lstm", torch.nn.LSTM), ("gru", torch.nn.GRU)):
+    for kind, cell in (("lstm", torch.nn.LSTM), ("gru", torch.nn.GRU), ("rnn", torch.nn.RNN)):
         ours, theirs = BidirectionalLayer(kind, 5, 7, 0.0), cell(5, 7, batch_first=True, bidirectional=True)  # type: ignore[arg-type]
         for name, weights in theirs.named_parameters():
             side = ours.backwards if name.endswith("_reverse") else ours.forwards
@@ -114,11 +116,11 @@ def test_a_sentence_is_turned_and_its_padding_stays() -> None:
 
 
 def test_cells_start_remembering() -> None:
-    lstm, gru = (RecurrentLayer(kind, 5, 7, 0.0).cell for kind in ("lstm", "gru"))  # type: ignore[arg-type]
+    lstm, gru, rnn = (RecurrentLayer(kind, 5, 7, 0.0).cell for kind in ("lstm", "gru", "rnn"))  # type: ignore[arg-type]
     i, f, g, o = lstm.get_parameter("bias_ih_l0").view(4, 7).tolist()  # PyTorch's order
     assert (i, f, g, o) == ([0.0] * 7, [1.0] * 7, [0.0] * 7, [0.0] * 7)
     assert not gru.get_parameter("bias_ih_l0").any()
-    for cell, gates in ((lstm, 4), (gru, 3)):
+    for cell, gates in ((lstm, 4), (gru, 3), (rnn, 1)):
         for gate in cell.get_parameter("weight_hh_l0").detach().view(gates, 7, 7):
             torch.testing.assert_close(gate @ gate.T, torch.eye(7), atol=1e-5, rtol=0)
 

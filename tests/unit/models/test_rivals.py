@@ -24,10 +24,11 @@ from model_variants import (
 from dragoman import AttentionMaps, Padded
 from dragoman.config import ModelRecipe
 from dragoman.errors import RecipeError, ShapeError
-from dragoman.models import Convolutional, EncoderDecoder, Recurrent, Transformer
+from dragoman.models import Bottleneck, Convolutional, EncoderDecoder, Recurrent, Transformer
 from dragoman.models.loading import build_model
 from raising import raises
 
+NO_ATTENTION = replace(LSTM, attention="none", encoder_layers=2)
 every_rival = pytest.mark.parametrize("recipe", RIVALS, ids=name_of)
 
 
@@ -39,7 +40,8 @@ def test_attention_to_the_source_on_request_and_no_other(recipe: ModelRecipe) ->
     close(with_maps[target != 0], model(source, target)[target != 0])
     assert not maps.encoder
     assert not maps.decoder
-    assert [tuple(w.shape) for w in maps.cross] == [(3, 1, 6, 7)] * (1 if recipe.architecture == "recurrent" else 2)
+    layers = 0 if recipe.attention == "none" else 1 if recipe.architecture == "recurrent" else 2
+    assert [tuple(w.shape) for w in maps.cross] == [(3, 1, 6, 7)] * layers
     for w in maps.cross:
         torch.testing.assert_close(w.sum(-1), torch.ones(w.shape[:-1]))
         assert not w[0, :, :, 4:].any()
@@ -56,7 +58,9 @@ def test_dropout_is_off_in_evaluation_and_on_in_training(recipe: ModelRecipe, ki
     assert not torch.equal(model(source, target), model(source, target))
 
 
-@pytest.mark.parametrize(("kind", "recipe"), [(Recurrent, LSTM), (Convolutional, CONVOLUTIONAL)])
+@pytest.mark.parametrize(
+    ("kind", "recipe"), [(Recurrent, LSTM), (Bottleneck, NO_ATTENTION), (Convolutional, CONVOLUTIONAL)]
+)
 def test_vocabularies_and_names(kind: type[EncoderDecoder], recipe: ModelRecipe) -> None:
     model = kind(replace(recipe, tie="target"), (11, 23))
     assert model(torch.tensor([[10, 3]]), torch.tensor([[22]])).shape == (1, 1, 23)
@@ -118,7 +122,7 @@ def test_products_in_bfloat16(recipe: ModelRecipe, device: torch.device) -> None
     torch.testing.assert_close(logits.float(), exact[:, 2], atol=0.05 * scale, rtol=0.05)
 
 
-@pytest.mark.parametrize("kind", [Transformer, Recurrent, Convolutional])
+@pytest.mark.parametrize("kind", [Transformer, Recurrent, Bottleneck, Convolutional])
 def test_mistakes_of_a_caller_are_told_in_words(kind: type[EncoderDecoder]) -> None:
     for wrong in (0, -1, True, "many", (11, 0), (11, 13, 17), None):
         with raises(RecipeError, "wrong_type", repr(wrong)):

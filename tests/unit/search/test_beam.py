@@ -129,7 +129,7 @@ def test_no_sentences_and_no_room() -> None:
     assert found[0][0].log_probability == pytest.approx(model.total(0, []), rel=1e-5)
 
 
-def test_where_the_guards_leave_nothing_the_end_mark_is_left() -> None:
+def test_where_the_guards_leave_nothing_eos_is_left() -> None:
     """Four tokens without repetition can be four long at most, but six are asked for."""
     model = TableModel(1, 8, 7, seed=4)
     found = run(model, [0], [8], Search(beam=3, min_length=6, no_repeat=1))

@@ -17,7 +17,7 @@ SOURCE, TARGET = ["▁the", "▁win", "dow"], ["▁das", "▁Fen", "ster"]
 WEIGHTS = np.array(
     [
         [0.8, 0.1, 0.1, 0.0],  # das: the
-        [0.1, 0.3, 0.2, 0.4],  # Fen: win, or the end mark
+        [0.1, 0.3, 0.2, 0.4],  # Fen: win, or the EOS token
         [0.4, 0.3, 0.3, 0.0],  # ster: the by token; window, 0.6, by word
     ]
 )
@@ -32,7 +32,7 @@ def test_words_sum_what_they_get_and_average_what_they_give() -> None:
     assert link_words(WEIGHTS[:, :3], [0, 1, 1], [0, 1, 1], by="word") == [(0, 0), (1, 1)]
 
 
-def test_what_looks_at_the_end_mark_is_linked_nowhere() -> None:
+def test_tokens_that_attend_to_eos_most_have_no_link() -> None:
     assert link_words(WEIGHTS, [0, 1, 1], [0, 1, 1], by="token") == [(0, 0), (0, 1)]
     only = np.array([[0.2, 0.1, 0.1, 0.6]])
     assert link_words(only, [0, 1, 1], [0], by="word") == []

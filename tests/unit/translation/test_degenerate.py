@@ -62,7 +62,7 @@ def test_a_model_without_a_record_has_wider_bounds(translator: Translator) -> No
 
 
 def test_confidence_is_the_geometric_mean_of_the_probabilities() -> None:
-    probabilities = [0.5, 0.9, 0.8]  # two tokens and the end mark
+    probabilities = [0.5, 0.9, 0.8]  # two tokens and the EOS token
     total = sum(map(math.log, probabilities))
     good = Translation("x y", log_probability=total, tokens=("▁x", "▁y"))
     assert good.confidence == pytest.approx(math.prod(probabilities) ** (1 / 3))

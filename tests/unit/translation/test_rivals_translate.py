@@ -18,7 +18,7 @@ from dragoman.files import write_manifest
 from dragoman.inspect.attention.maps import record_attention
 from dragoman.inspect.attention.page import attention_page
 from dragoman.modeldir.layout import RECIPE
-from dragoman.models import Convolutional, Recurrent
+from dragoman.models import Bottleneck, Convolutional, Recurrent
 from dragoman.models.loading import build_model, load_model, load_weights
 from dragoman.search.types import Sampling
 from dragoman.text.special_tokens import BOS, EOS, PAD
@@ -27,6 +27,13 @@ from tiny_model import LINES, write_tiny_model
 
 SETTINGS = {
     "recurrent": ("model.architecture=recurrent", "model.attention=additive", "model.cell=gru"),
+    "bottleneck": (
+        "model.architecture=recurrent",
+        "model.attention=none",
+        "model.cell=rnn",
+        "model.encoder_layers=2",
+        "model.reverse_source=true",
+    ),
     "convolutional": ("model.architecture=convolutional", "model.positions=learned", "model.max_positions=40"),
 }
 
@@ -45,7 +52,8 @@ def test_a_directory_gives_back_the_model_that_was_written(rival: Path) -> None:
     recipe = Recipe.load(rival / RECIPE)
     loaded, again = load_model(rival, PAD)
     assert again == recipe
-    assert type(loaded) is {"recurrent": Recurrent, "convolutional": Convolutional}[recipe.model.architecture]
+    kinds = {"recurrent": Recurrent, "bottleneck": Bottleneck, "convolutional": Convolutional}
+    assert type(loaded) is kinds[rival.name]
     made = build_model(recipe.model, loaded.vocabulary, PAD).eval()
     made.load_state_dict(load_weights(rival))
     source, target = torch.tensor([[9, 30, 4, EOS], [8, EOS, PAD, PAD]]), torch.tensor([[BOS, 7, 11], [BOS, 5, PAD]])
@@ -56,7 +64,7 @@ def test_a_recipe_with_other_sizes_is_refused(rival: Path, tmp_path: Path) -> No
     for file in rival.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     whole = (rival / RECIPE).read_text(encoding="utf-8")
-    for size, message in (("d_model = 22", "of shape (340, 24)"), ("d_model = 1000000", "ask for over")):
+    for size, message in (("d_model = 22", "of shape (340, 24)"), ("d_model = 1000000", "model.safetensors")):
         (tmp_path / RECIPE).write_text(whole.replace("d_model = 24", size), encoding="utf-8")
         write_manifest(tmp_path)
         with raises(DamagedError, "weights_mismatch", message):
@@ -93,6 +101,10 @@ def test_sampling_and_prefixes(translator: Translator) -> None:
 
 
 def test_words_are_aligned(translator: Translator) -> None:
+    if translator.recipe.model.attention == "none":
+        with raises(SearchError, "no_attention", "model.attention='none'"):
+            translator.translate(LINES[0], alignment=True)
+        return
     translation = translator.translate(LINES[0], alignment=True, min_length=4)
     words = len(LINES[0].split()), len(translation.text.split())
     assert translation.alignment
@@ -100,6 +112,10 @@ def test_words_are_aligned(translator: Translator) -> None:
 
 
 def test_there_is_attention_to_the_source_to_look_at_and_no_other(translator: Translator) -> None:
+    if translator.recipe.model.attention == "none":
+        with raises(SearchError, "no_attention"):
+            record_attention(translator, LINES[0], "der alte Kasten")
+        return
     layers = 1 if translator.recipe.model.architecture == "recurrent" else 2
     looked = record_attention(translator, LINES[0], "der alte Kasten")
     rows, columns = len(looked.target_output.tokens), len(looked.source.tokens)
@@ -113,10 +129,17 @@ def test_there_is_attention_to_the_source_to_look_at_and_no_other(translator: Tr
 
 def test_the_commands_that_look_inside(rival: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sentence = ("--text", "the old box", "--translation", "der alte Kasten")
-    for name in ("a.html", "a.png"):
+    for name in ("a.html", "a.png") if rival.name != "bottleneck" else ():
         assert leave(capsys, "inspect", "attention", str(rival), *sentence, "--out", str(tmp_path / name))[0] == 0
         assert (tmp_path / name).stat().st_size > 1000
     out = ("--out", str(tmp_path / "b.png"))
+    if rival.name == "bottleneck":
+        (tmp_path / "in").write_text("the old box\n", encoding="utf-8")
+        files = ("--source", str(tmp_path / "in"), "--target", str(tmp_path / "in"))
+        for words in (("attention", *sentence, *out), ("alignment", *sentence), ("heads", *files)):
+            code, _, said = leave(capsys, "inspect", words[0], str(rival), *words[1:])
+            assert (code, "model.attention='none'" in said) == (2, True)
+        return
     code, _, said = leave(capsys, "inspect", "attention", str(rival), *sentence, *out, "--kind", "decoder")
     assert (code, said) == (2, "dragoman: the model has no 'decoder' attention; it has: cross\n")
     code, _, said = leave(capsys, "inspect", "positions", str(rival), "--out", str(tmp_path / "p.png"))
@@ -135,7 +158,8 @@ def test_the_other_engines_say_that_they_do_not_know_it(
     code, _, said = leave(capsys, "translate", str(rival), str(tmp_path / "in"), "--engine", engine)
     assert code == 2
     assert f"the engine {engine!r} is not available here" in said
-    assert f"does not support model.architecture={rival.name!r}" in said
+    architecture = "recurrent" if rival.name == "bottleneck" else rival.name
+    assert f"does not support model.architecture={architecture!r}" in said
     code, _, said = leave(capsys, "translate", str(rival), str(tmp_path / "in"), "--precision", "int8")
     assert (code, "no engine here supports this request" in said, "another precision" in said) == (2, True, True)
 

@@ -51,7 +51,7 @@ def test_every_engine_gives_the_same(model: Path, translator: Translator, engine
         ours, theirs = translator.translate(TEXTS, **asked), other.translate(TEXTS, **asked)
         if beam == 1 or engine != "ctranslate2":  # whose beam search is its own
             assert [one.text for one in ours] == [one.text for one in theirs]
-        if engine != "ctranslate2":  # which counts no end mark where it was cut off
+        if engine != "ctranslate2":  # it does not count EOS in truncated outputs
             assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-3)
 
 
@@ -101,7 +101,7 @@ def test_source_tokens_attention_and_alignment_are_of_the_text_alone(translator:
     np.testing.assert_allclose(found.attention, whole[:, 1:], atol=1e-6)
     ((_, weights),) = cross_maps(translator.engines.torch, [(read, written)])
     rows = translator.alignment_head.select(weights)
-    # The language and the end mark are no words: who looks there most is aligned with nothing.
+    # The language token and EOS are not words: target words that attend to them most have no link.
     masked = np.concatenate([rows[:, 1:-1], np.maximum(rows[:, :1], rows[:, -1:])], axis=1)
     assert list(found.alignment) == align(masked, translator.source.tokens(ids), found.tokens)
 

@@ -152,7 +152,7 @@ def test_scores_of_pairs_are_those_of_the_search(translator: Translator) -> None
     pairs = [("the old box", "der alte Kasten"), ("seven halls", "sieben"), ("Good morning!", "im Flur, und niemand")]
     for (source, target), scored in zip(pairs, translator.score(pairs, length_penalty=0.9), strict=True):
         tokens = translator.target.encode(target)
-        # a prefix that fills the translation leaves nothing to the search but the end mark
+        # after a prefix of the maximum length, only EOS can follow
         forced = translator.translate(source, prefix=target, max_length=len(tokens), length_penalty=0.9)
         assert scored.tokens == (*forced.tokens, "</s>")
         assert scored.log_probability == pytest.approx(forced.log_probability, abs=1e-3)
@@ -195,7 +195,7 @@ def test_alignment_and_attention_on_request(translator: Translator) -> None:
         assert each.alignment
         source_words = sum(token.startswith("▁") or token >= "\u2e80" for token in each.source_tokens)
         assert max(s for s, _ in each.alignment) < source_words
-        assert {t for _, t in each.alignment} <= set(range(len(each.tokens)))  # what looks at the end mark has no link
+        assert {t for _, t in each.alignment} <= set(range(len(each.tokens)))
     plain = translator.translate(text, beam=2, **SHORT)
     assert plain.alignment is None
     assert plain.attention is None

@@ -29,7 +29,7 @@ from dragoman.errors import TrainingError
     help="Steps of the checkpoints to average, such as 1000,2000.",
 )
 def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[str, ...]) -> None:
-    """Average weights into one model, which is often better than each of them (section 6.1).
+    """Average weights into one model, which often scores better than each of them (section 6.1).
 
     MODELS is the directory of one run, whose checkpoints are averaged, or two or more finished models with the same
     architecture and vocabulary.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.commands import inspect_heads as heads
+from dragoman.cli.commands import inspect_positions as positions
 from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples, reject_unused
 from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
 from dragoman.cli.output import check_stdout
@@ -177,29 +178,7 @@ def alignment(
         print_note(draw_alignment(names[0], names[1], links[number - 1], out))
 
 
-@command.command(
-    short_help="The position code, and the similarity of positions.",
-    epilog=examples("dragoman inspect positions my-model --out positions.png"),
-)
-@click.argument("model", type=NAME, shell_complete=complete_model)
-@click.option("--out", type=OUTPUT_FILE, required=True, help=f"Output file: {', '.join(PICTURES)}.")
-@click.option(
-    "--length", type=click.IntRange(2, 4000), help="Number of positions (default: 100, or all that were learned)."
-)
-def positions(model: str, out: Path, length: int | None) -> None:
-    """Draw the position code: its values, and the similarity of positions by distance."""
-    check_suffix(out, PICTURES)
-    translator = load_translator(model)
-    from dragoman.inspect.positions import draw_positions, position_codes
-
-    recipe = translator.recipe.model
-    maximum = recipe.max_positions if recipe.positions == "learned" else 4000
-    if length is not None and length > maximum:
-        raise DragomanError(
-            f"--length {length} exceeds the {maximum} learned positions of {model}", code="out_of_range"
-        )
-    codes = position_codes(translator.engines.torch.model, length or min(100, maximum))
-    print_note(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
+command.add_command(positions.command, "positions")
 
 
 @command.command(
@@ -252,7 +231,7 @@ def costs(
 def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
     """Reject an unknown output format before a model is loaded."""
     if path.suffix.lower() not in suffixes:
-        raise DragomanError(f"{path} has no known format; use {', '.join(suffixes)}", code="unsupported_format")
+        raise DragomanError(f"{path} has an unknown format; use {', '.join(suffixes)}", code="unsupported_format")
 
 
 def check_line(number: int, count: int, source: Path | None) -> None:

@@ -58,7 +58,7 @@ def command(
     head), or else the absolute gradient at the head's gate (one backward pass for all heads, for ranking only).
     """
     if out is not None and out.suffix.lower() not in SURVEY_SUFFIXES:
-        raise DragomanError(f"{out} has no known format; use {', '.join(SURVEY_SUFFIXES)}", code="unsupported_format")
+        raise DragomanError(f"{out} has an unknown format; use {', '.join(SURVEY_SUFFIXES)}", code="unsupported_format")
     if out is not None and out.is_dir():  # checked before the work
         raise OutputError(f"{out} is a directory; choose another --out", code="not_a_file")
     if bleu and not curve:
@@ -155,7 +155,7 @@ def print_survey(survey: HeadSurvey) -> None:
         console.print(points)
     skipped = f" ({survey.skipped_pairs:,} skipped: one side is empty or too long)" if survey.skipped_pairs else ""
     note(
-        f"{plural(survey.sentences, 'pair')}{skipped}, {survey.tokens:,} target tokens and end marks, "
+        f"{plural(survey.sentences, 'pair')}{skipped}, {survey.tokens:,} target tokens (EOS included), "
         f"cross-entropy {survey.cross_entropy:.4f} nats per token"
     )
     note(f"alignments are read from {survey.alignment_head}")

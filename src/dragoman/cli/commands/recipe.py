@@ -12,7 +12,9 @@ from dragoman.values import MAX_INT
 
 @click.command()
 @click.argument("source", default="base", shell_complete=complete_recipe)
-@click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one value; may be repeated.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one setting of the recipe; repeatable."
+)
 @click.option(
     "--vocabulary",
     type=click.IntRange(1, MAX_INT),
@@ -23,7 +25,7 @@ from dragoman.values import MAX_INT
 def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
     """Show a recipe in full.
 
-    SOURCE is a preset or a TOML file. The output is itself a recipe: save it, edit it, use it.
+    SOURCE is a preset or a TOML file. The output is a recipe itself: save, edit and use it.
     """
     check_stdout()
     recipe = Recipe.load(source, changes)

@@ -35,7 +35,7 @@ PairBatches = Iterator[list[tuple[str, str]]]
 @click.option("--source-key", default="", help="Source column in TSV, from 1.")
 @click.option("--target-key", default="", help="Target column in TSV.")
 @click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
-@click.option("--per-token", is_flag=True, help="log P / number of tokens, end mark included.")
+@click.option("--per-token", is_flag=True, help="log P / number of tokens, EOS included.")
 @click.option("--length-penalty", type=float,
               help="log P / lp with this exponent, like `translate --scores` (0.6 there).")  # fmt: skip
 @click.option(

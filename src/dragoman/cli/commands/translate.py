@@ -169,9 +169,7 @@ def make_search(nbest: int, beam: int | None, sampling: Sampling | None, setting
     else:
         reject_unused(("seed",), "nothing is sampled; add --sample")
     if beam is not None and 0 < beam < nbest:
-        raise click.UsageError(
-            f"--nbest {nbest} needs --beam {nbest} or more; got --beam {beam}; raise it, or leave it out"
-        )
+        raise click.UsageError(f"--nbest {nbest} needs --beam {nbest} or more; got --beam {beam}; raise or drop --beam")
     return Search(
         beam=max(Search.beam, nbest) if beam is None else beam,
         n_best=nbest,

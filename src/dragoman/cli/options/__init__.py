@@ -14,7 +14,7 @@ from dragoman.errors import OutputError
 
 
 class NamedPath(click.Path):
-    """A path whose name is not empty; click would take an unset shell variable for the current directory.
+    """A path that is not empty; click takes an empty one, such as an unset shell variable, for the current directory.
 
     With `is_output_file`, a name that ends in a slash is rejected too, because a Path drops the slash.
     """

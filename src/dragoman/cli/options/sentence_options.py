@@ -43,13 +43,13 @@ def check_pair_options(
                 code="conflicting_options",
             )
     if text is None and source is None:
-        lacking = "--text is missing; --translation needs it" if translation is not None else ""
-        lacking = "--source is missing; --target needs it" if target is not None else lacking
+        lacking = "--translation requires --text" if translation is not None else ""
+        lacking = "--target requires --source" if target is not None else lacking
         message = lacking or "there is no sentence; give --text SENTENCE, or --source FILE with one sentence per line"
         raise DataError(message, code="missing_option")
     if paired and translation is None and target is None:
         given, lacking = ("--text", "--translation") if text is not None else ("--source", "--target")
-        raise DataError(f"{lacking} is missing; {given} needs it", code="missing_option")
+        raise DataError(f"{given} requires {lacking}", code="missing_option")
 
 
 def read_given_pairs(

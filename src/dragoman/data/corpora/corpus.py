@@ -149,7 +149,7 @@ def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequen
     """Plain files as corpora, followed by the other corpora; raise if there are none."""
     found = [*plain_corpora(sources, targets), *others]
     if not found:
-        raise DataError("there are no sentence pairs; give source and target files, TSV or JSON lines", code="no_data")
+        raise DataError("no sentence pairs were given; give source and target files, TSV or JSON lines", code="no_data")
     return found
 
 

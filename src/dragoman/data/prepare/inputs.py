@@ -84,7 +84,7 @@ class HashedFile(io.FileIO):
 def check_inputs(corpora: Sequence[Corpus], valid: Sequence[Corpus], hashes: InputHashes) -> None:
     """Reject files that cannot be read, and files that are given twice, under any name.
 
-    `valid` tells which corpora are the validation set. Corpora that name their target languages may share files: the
+    `valid` marks the corpora of the validation set. Corpora that name their target languages may share files: the
     same sentences may be translated into several languages. Only files of equal size are read here.
     """
     held_out = {id(corpus) for corpus in valid}
@@ -211,7 +211,7 @@ def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not out.is_dir():
-        raise DataError(f"{out} is a file; prepared data are a directory: choose another name", code="not_a_directory")
+        raise DataError(f"{out} is a file; choose another name for the directory", code="not_a_directory")
     others = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
     if not (out / MANIFEST).exists() or (others and not is_prepared(out)):
         contents = others or format_names(out.iterdir())

@@ -101,7 +101,7 @@ def prepare_corpora(
     if targets and everything[0].source_trees is not None:
         raise DataError(
             "source trees cannot be combined with several target languages: a language token has no place in a tree; "
-            "leave out one of them",
+            "drop one of them",
             code="conflicting_settings",
         )
 

@@ -133,7 +133,7 @@ def check_languages(languages: LanguageIndices | None, targets: Sequence[str], l
     pairs = {} if languages is None else count_languages(languages, targets)
     if missing := [code for code, number in pairs.items() if not number and code not in learned]:
         raise DataError(
-            f"text.targets={list(targets)} names {', '.join(missing)}, but cleaning leaves no pairs in it; add "
-            "a corpus with it, or leave it out",
+            f"text.targets={list(targets)} names {', '.join(missing)}, but cleaning left no pairs for it; "
+            "add a corpus, or leave it out",
             code="no_pairs_left",
         )

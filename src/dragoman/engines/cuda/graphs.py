@@ -61,7 +61,7 @@ class EncoderGraph:
         self.out = out.view(*self.ids.shape, -1)  # a graph writes to the same address every time
 
     def encode(self, sources: Ids, lengths: Integers) -> Tensor:
-        """Keys and values of sources, `[n, S, C]`; extra rows hold an end mark. The next call overwrites the result."""
+        """Keys and values of sources, `[n, S, C]`; extra rows hold EOS. The next call overwrites the result."""
         ids = np.full(tuple(self.ids.shape), PAD)
         row_lengths = np.ones(len(ids), dtype=np.int64)
         row_lengths[: len(lengths)] = lengths + 1

@@ -113,7 +113,7 @@ class TorchKernels:
         score = torch.where(held, s.score.gather(1, parent), best)
         token = token.flatten(1).gather(1, chosen).masked_fill(held, EOS)
         ends = ~held & (token == EOS) & (score > -torch.inf)
-        length = torch.where(ends, at + 1, s.length.gather(1, parent))  # the end mark is counted
+        length = torch.where(ends, at + 1, s.length.gather(1, parent))  # the EOS token is counted
         finished = held | ends
         going = s.done == 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.engines.base import check_has_attention
 from dragoman.errors import SearchError
 from dragoman.text import Tree
 from dragoman.text.special_tokens import BOS
@@ -117,6 +118,7 @@ def record_attention(
     if not isinstance(model, EncoderDecoder):
         message = f"a {type(model).__name__} has no attention to show; use a model of another architecture"
         raise SearchError(message, code="no_attention")
+    check_has_attention(model.recipe)
     if isinstance(trees, Iterator):
         trees = [*trees]  # read twice: here, and to translate
     (source_ids,) = translator.encoded([source], trees, to)

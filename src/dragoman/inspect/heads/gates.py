@@ -64,7 +64,7 @@ class GatedModel:
             self.by_kind[kind][layer - 1].gates[head - 1] = 0.0
 
     def losses(self, batch: ForcedBatch, memory: Memory | None = None) -> Tensor:
-        """`[B]`: the cross-entropy of each sentence in nats, summed over its tokens and end mark."""
+        """`[B]`: the cross-entropy of each sentence in nats, summed over its tokens, EOS included."""
         model = self.model
         memory = memory if memory is not None else model.encode(batch.source, batch.source_layout)
         hidden = model.decode(batch.target, memory, batch.target_layout)

@@ -31,7 +31,7 @@ class HeadStatistics:
     uniformity: float | None  # entropy divided by that of equal weights on all visible keys
     confidence: float  # the maximum weight
     offsets: Mapping[int, float]  # how often the maximum weight is at this offset, among queries that have such a key
-    end: float | None  # weight on the end mark,
+    end: float | None  # weight on the EOS token,
     first: float  # on the first key,
     punctuation: float  # on tokens without a letter or digit,
     same_token: float | None  # on the same token at other positions, among queries with one,
@@ -69,7 +69,7 @@ def attention_context(
     """The context from the ids and layouts of both sides.
 
     `punctuation [V]` masks tokens of the keys' vocabulary without a letter or digit; `frequencies [V]` counts tokens.
-    The keys of the decoder's self-attention end with the last token, all others with the end mark.
+    The keys of the decoder's self-attention end with the last token, all others with the EOS token.
     """
     (query_ids, query_layout), (key_ids, key_layout) = queries, keys
     device, size = key_ids.device, key_layout.size
@@ -86,7 +86,7 @@ def attention_context(
     column, self_attention = torch.arange(size, device=device).expand(len(key_ids), size), kind != "cross"
     positions = torch.arange(query_ids.shape[1], device=device).expand(query_ids.shape).double()
     if not self_attention:
-        # from the first token to the end mark, on both sides
+        # from the first token to the EOS token, on both sides
         positions = positions * (lengths[:, None] - 1) / last.clamp(min=1)
     marked = {"first": ((column == 0)[:, None], valid), "punctuation": (punctuation[key_ids][:, None], valid)}
     if kind != "decoder":
@@ -95,7 +95,7 @@ def attention_context(
         elsewhere = (query_ids[:, :, None] == key_ids[:, None, :]) & visible & (column[:, None] != column[:, :, None])
         marked["same_token"] = (elsewhere, valid & elsewhere.any(-1))
     if frequencies is not None:
-        counts = torch.where(column < lengths[:, None] - 1, frequencies[key_ids], torch.inf)  # without the end mark
+        counts = torch.where(column < lengths[:, None] - 1, frequencies[key_ids], torch.inf)  # without the EOS token
         rarest = (column == counts.argmin(1, keepdim=True)) & (counts < torch.inf)
         marked["rarest_token"] = (rarest[:, None], valid & rarest.any(1, keepdim=True))
     return AttentionContext(valid, visible, positions, marked, self_attention, aligned)
@@ -104,7 +104,7 @@ def attention_context(
 def aligned_keys(cross: Sequence[Tensor], head: Any, lengths: Tensor, tokens: Tensor, n_language_tokens: int) -> Tensor:
     """`[B, T - 1]`: the key that the alignment head chooses for each target token; -1 for special tokens and padding.
 
-    `lengths` count the keys with the end mark, `tokens` the target tokens; the first keys name the language.
+    `lengths` counts the keys with EOS, `tokens` the target tokens; the first keys may be language tokens.
     """
     layer = cross[head.layer]
     rows = layer.mean(1) if head.head is None else layer[:, head.head]
@@ -206,7 +206,7 @@ def label_head(statistics: HeadStatistics | None, first: str = "the first token"
 def candidates(statistics: HeadStatistics, first: str) -> list[tuple[float, str]]:
     """All candidate names of a head, with their shares."""
     end, punctuation = statistics.end or 0.0, statistics.punctuation
-    found = [(statistics.first, first), (punctuation, "punctuation"), (end, "the end mark")]
+    found = [(statistics.first, first), (punctuation, "punctuation"), (end, "the EOS token")]
     if max(end, punctuation) < MIN_SHARE <= end + punctuation:
         found.append((end + punctuation, "punctuation and end"))
     found += [(share, describe_offset(offset)) for offset, share in statistics.offsets.items()]

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dragoman.engines.base import check_has_attention
 from dragoman.engines.forced_decoding import EncodedPairs, forced_batches, small_batch
 from dragoman.errors import SearchError
 from dragoman.inspect.alignment import Texts, encode_pairs
@@ -66,9 +67,9 @@ class HeadSurvey:
     """All heads, encoder, decoder and cross, over a corpus."""
 
     heads: tuple[HeadReport, ...]
-    cross_entropy: float  # nats per target token, end marks included
+    cross_entropy: float  # nats per target token, EOS tokens included
     sentences: int
-    tokens: int  # target tokens and end marks
+    tokens: int  # target tokens and EOS tokens
     skipped_pairs: int  # pairs with an empty side, or too long
     alignment_head: str
     curve: tuple[PruningPoint, ...] = ()
@@ -147,13 +148,13 @@ def survey_heads(
         ablate = model.parameter_count() * all_tokens * len(gated.heads) <= MAX_DEFAULT_ABLATION
     ablations = passes.measure_ablations(gated, large, reporter) if ablate else None
     alignment_head = translator.alignment_head
-    first = "the language mark" if translator.n_language_tokens else "the first token"
+    first = "the language token" if translator.n_language_tokens else "the first token"
     aligning = alignment_head_id(alignment_head, model.recipe.n_heads)
     heads = tuple(
         HeadReport(
             id_,
             statistics[id_],
-            label_head(statistics[id_], "the start mark" if id_.kind == "decoder" else first),
+            label_head(statistics[id_], "the BOS token" if id_.kind == "decoder" else first),
             None if ablations is None else float(ablations[i]) / tokens,
             -float(gradients.signed[i]) / tokens,
             float(gradients.absolute[i]) / tokens,
@@ -178,6 +179,7 @@ def require_transformer(translator: Translator) -> Transformer:
     if translator.engines.others:
         message = "an ensemble has no heads of its own; survey its models one by one"
         raise SearchError(message, code="unsupported_ensemble")
+    check_has_attention(translator.recipe.model)
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
         raise SearchError(

@@ -51,7 +51,7 @@ function choose(head) {
 /* The figures of the chosen head. */
 const share = value => `${(100 * value).toFixed(0)} %`, signed = value => (value >= 0 ? "+" : "") + value.toFixed(4);
 const FIGURES = [["entropy", "entropy, nats", v => v.toFixed(2)], ["uniformity", "uniformity", share], ["confidence", "maximum weight", share],
-  ["offset", "mean offset, tokens", v => v.toFixed(1)], ["offset_deviation", "its deviation", v => v.toFixed(1)], ["first", "on the first", share], ["end", "on the end mark", share],
+  ["offset", "mean offset, tokens", v => v.toFixed(1)], ["offset_deviation", "its deviation", v => v.toFixed(1)], ["first", "on the first", share], ["end", "on the EOS token", share],
   ["punctuation", "on punctuation", share], ["same_token", "same token elsewhere", share], ["rarest_token", "on the rarest token", share], ["diagonal", "near the diagonal", share],
   ["alignment_agreement", "aligns", share]];
 function figures(head) {

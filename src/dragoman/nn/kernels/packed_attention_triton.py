@@ -68,7 +68,7 @@ def other_tiles_kernel(
     CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for the tiles from `begin` to `end`, in turns; mostly they are empty, all of them."""
+    """The same for the tiles from `begin` to `end`, in turns; usually all of them are empty."""
     if tl.load(q_tiles + begin) >= tl.load(q_tiles + end):
         return
     for tile in range(begin + tl.program_id(1), end, tl.num_programs(1)):
@@ -167,7 +167,7 @@ def other_tiles_backward_kernel(
     CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for the tiles from `begin` to `end`, in turns; mostly they are empty, all of them."""
+    """The same for the tiles from `begin` to `end`, in turns; usually all of them are empty."""
     queries_end = tl.load(q_tiles + begin) >= tl.load(q_tiles + end)
     if queries_end & (tl.load(k_tiles + begin) >= tl.load(k_tiles + end)):
         return

@@ -32,7 +32,7 @@ class SubwordSegmenter(Protocol):
 
 
 class SentencePieceSegmenter:
-    """A sentencepiece model with its own normalization, whatever that is."""
+    """A sentencepiece model with its own normalization."""
 
     def __init__(self, model: bytes) -> None:
         self.processor: Any = load_processor(model)
@@ -49,11 +49,11 @@ class SentencePieceSegmenter:
         return text.replace(MARK, " ").strip()
 
     def to_display(self, tokens: list[str]) -> list[str]:
-        """As they are."""
+        """Return the tokens unchanged."""
         return tokens
 
     def from_display(self, displayed: Sequence[str]) -> list[str]:
-        """As they are."""
+        """Return the tokens unchanged."""
         return [*displayed]
 
 
@@ -104,7 +104,7 @@ def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> S
         return WhitespaceSegmenter()
     if cut not in SEGMENTERS or not isinstance(model, str):
         raise TextError(
-            f"unknown cut={render_value(cut, 40)}; there are: {', '.join(SEGMENTERS)}", code="unknown_choice"
+            f"unknown cut={render_value(cut, 40)}; use one of: {', '.join(SEGMENTERS)}", code="unknown_choice"
         )
     if cut in ("subword-nmt", SUBWORD_NMT_RESTRICTED):
         return WhitespaceSegmenter(model, tokens if cut == SUBWORD_NMT_RESTRICTED else None)

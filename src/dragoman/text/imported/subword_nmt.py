@@ -36,8 +36,8 @@ class SubwordCodes:
             pair = line.strip("\r\n ").split(" ")
             if len(pair) != 2:
                 raise NotATokenizerError(
-                    f"these are not codes of subword-nmt: line {number} of the pairs is {render_value(line)}; expected "
-                    "two symbols and a space between them"
+                    f"these are not subword-nmt codes: line {number} of the pairs is {render_value(line)}; expected "
+                    "two symbols separated by a space"
                 )
             self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
         self.vocabulary = vocabulary

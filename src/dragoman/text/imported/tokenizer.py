@@ -114,9 +114,9 @@ class ImportedTokenizer(Tokenizer):
 
     def to_ids(self, tokens: Sequence[str]) -> list[int]:
         """The inverse of `tokens`."""
-        marks = {*SPECIAL_TOKENS[:UNK], *self.names[self.first_target :]}
-        stored = iter(self.segmenter.from_display([token for token in tokens if token not in marks]))
-        return self.table.to_ids([token if token in marks else next(stored) for token in tokens])
+        special = {*SPECIAL_TOKENS[:UNK], *self.names[self.first_target :]}
+        stored = iter(self.segmenter.from_display([token for token in tokens if token not in special]))
+        return self.table.to_ids([token if token in special else next(stored) for token in tokens])
 
     def is_text(self, number: int) -> bool:
         """Whether an id is a text token, known or unknown, rather than a special or language token."""

@@ -238,7 +238,7 @@ class TreeAligner:
             )
         if not isinstance(tree, Tree):
             raise TextError(
-                f"a tree must be a dragoman.text.Tree, as read_trees returns; got {tree!r}; an empty text has none",
+                f"a tree must be a dragoman.text.Tree, as read_trees returns; got {tree!r}; an empty text has no tree",
                 code="wrong_type",
             )
         self.taken, self.last = self.taken + 1, tree.where
@@ -250,6 +250,6 @@ class TreeAligner:
         if more is not NO_MORE_TREES:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(
-                f"{where}: a tree too many: all {self.taken:,} lines with text already have one; remove it",
+                f"{where}: an extra tree: every line with text already has one; remove it",
                 code="count_mismatch",
             )

@@ -45,8 +45,8 @@ def checkpoints_of(run: Path) -> Checkpoints:
     found = Checkpoints(run / TRAINING / "checkpoints", lambda _: None)
     if not found.steps():
         raise TrainingError(
-            f"{run} has no checkpoints in {run / TRAINING / 'checkpoints'}; give the --out of a training, or two or "
-            "more models",
+            f"{run} has no checkpoints in {run / TRAINING / 'checkpoints'}; give the --out of a training run, or two "
+            "or more models",
             code="checkpoint_not_found",
         )
     return found
@@ -103,8 +103,8 @@ def load_parts(directories: Sequence[Path], last: int | None = None, steps: Sequ
     """Checkpoints of one training run, or several finished models."""
     for directory in directories:
         if not directory.is_dir():
-            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training"
-            raise ModelNotFoundError(f"there is no directory {directory}{hint}")
+            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training run"
+            raise ModelNotFoundError(f"{directory} is not a directory{hint}")
     if len(directories) == 1:
         return parts_of_run(directories[0], last, steps)
     places = [directory.resolve() for directory in directories]
@@ -184,8 +184,8 @@ def check_compatible(one: AveragePart, other: AveragePart) -> None:
         if ours.fingerprint != theirs.fingerprint:
             raise TrainingError(
                 f"the {side} vocabulary of {one.name} ({ours.fingerprint[:12]}) is not that of {other.name} "
-                f"({theirs.fingerprint[:12]}): their ids stand for different tokens, so averaging their weights makes "
-                "no sense; train one from the other with --from",
+                f"({theirs.fingerprint[:12]}): the same id means different tokens, so their weights cannot be "
+                "averaged; train one from the other with --from",
                 code="vocabulary_mismatch",
             )
 
@@ -194,7 +194,7 @@ def average_card(name: str, parts: Sequence[AveragePart], info: ModelInfo) -> st
     """The card of an average: what was averaged, and the data of the first part."""
     rows = "\n".join(f"| {Path(part.name).name} | `{weights_digest(part.weights)[:16]}` |" for part in parts)
     mean = f'The mean of {len(parts)} sets of weights ("Attention Is All You Need", section 6.1)'
-    what = mean if len(parts) > 1 else "The weights of one checkpoint of a training"
+    what = mean if len(parts) > 1 else "The weights of one checkpoint of a training run"
     return f"""# {name}
 
 {what}, written by Dragoman {__version__}.

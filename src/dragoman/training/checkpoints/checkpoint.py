@@ -80,7 +80,7 @@ class Checkpoints:
         except (OSError, SafetensorError) as error:
             why = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
             raise TrainingError(
-                f"the checkpoint of step {checkpoint.step} could not be written: {why}; {self._last_intact()}. Free "
+                f"cannot write the checkpoint of step {checkpoint.step}: {why}; {self._last_intact()}. Free "
                 "some space and run the same command to resume",
                 code="cannot_write",
             ) from None
@@ -132,7 +132,7 @@ class Checkpoints:
         return load_part(self.path_for(step), "model")
 
     def prune(self, keep: set[int]) -> None:
-        """Remove all checkpoints but those to keep; each is renamed first, so none is ever incomplete."""
+        """Remove all checkpoints except those to keep; each is renamed first, so no partial checkpoint is ever seen."""
         for step in self.steps():
             if step not in keep:
                 gone = sibling(self.path_for(step), "removed")

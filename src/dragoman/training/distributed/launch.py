@@ -95,6 +95,6 @@ def exit_code_after(children: Sequence[subprocess.Popen[bytes]], rank: int, code
     until = time.monotonic() + (60.0 if code > 128 else GRACE_SECONDS)
     while time.monotonic() < until and any(child.poll() is None for child in children):
         time.sleep(0.05)
-    # A rank that exits because another failed may be noticed first; the other's exit code tells why.
+    # A rank that exits because another failed may be noticed first; the other's exit code has the reason.
     reasons = [ended for child in children if (ended := child.poll()) is not None and ended > 0 and ended != EXIT_CODE]
     return reasons[0] if code == EXIT_CODE and reasons else code

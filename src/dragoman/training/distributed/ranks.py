@@ -149,9 +149,9 @@ def is_peer_failure(error: RuntimeError) -> bool:
 
 @contextmanager
 def join_limit(rank: int) -> Iterator[None]:
-    """End this process if the block takes longer than a run may take to come together.
+    """End this process if joining the run takes too long.
 
-    Joining waits in C++ for as long as a collective may take, also for ranks and stores that are gone.
+    Joining waits in C++ for as long as a collective may take, even for ranks and stores that are gone.
     """
     seconds = seconds_from("DRAGOMAN_JOIN_TIMEOUT", JOIN_TIMEOUT_SECONDS)
     place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"

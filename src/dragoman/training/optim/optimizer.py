@@ -50,7 +50,7 @@ class Optimizer:
             optimizer.step()
 
     def step_on_device(self, rate: Tensor, divisor: Tensor, skip: Tensor) -> None:
-        """The same without the host: divide gradients by `divisor`, and change nothing if `skip` is 1.
+        """Update on the device alone: divide gradients by `divisor`, and change nothing if `skip` is 1.
 
         Uses the gradient-scaler arguments of PyTorch's fused kernels; Adam and AdamW only.
         """

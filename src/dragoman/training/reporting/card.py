@@ -71,7 +71,8 @@ def layer_details(model: ModelRecipe) -> str:
         case "transformer":
             return f"{model.n_heads} heads, d_ff {model.d_ff}"
         case "recurrent":
-            return f"{model.cell.upper()} cells, {model.attention} attention"
+            attention = "no attention" if model.attention == "none" else f"{model.attention} attention"
+            return f"{model.cell.upper()} cells, {attention}"
         case "convolutional":
             return f"windows of {model.kernel_width}"
 

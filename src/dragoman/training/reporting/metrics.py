@@ -45,7 +45,7 @@ class MetricsLog:
                     raise
         except OSError as error:
             raise TrainingError(
-                f"{self.path} could not be written: {error.strerror or error}; earlier checkpoints are intact. Free "
+                f"cannot write {self.path}: {error.strerror or error}; earlier checkpoints are intact. Free "
                 "some space and run the same command to resume",
                 code="cannot_write",
             ) from None

@@ -25,15 +25,15 @@ class TensorBoardReporter(Reporter):
         self.writer: Any = None
 
     def start_stage(self, title: str, total: int | None, unit: str) -> None:
-        """Pass it on."""
+        """Forward it to the other reporter."""
         self.onward.start_stage(title, total, unit)
 
     def advance(self, amount: int = 1) -> None:
-        """Pass it on."""
+        """Forward it to the other reporter."""
         self.onward.advance(amount)
 
     def note(self, text: str) -> None:
-        """Pass it on."""
+        """Forward it to the other reporter."""
         self.onward.note(text)
 
     def start_training(self, step: int, steps: int) -> None:
@@ -44,7 +44,7 @@ class TensorBoardReporter(Reporter):
         self.onward.start_training(step, steps)
 
     def step_done(self, step: int, target_tokens: float, loss: float) -> None:
-        """Pass it on: logged steps are enough points."""
+        """Forward it; TensorBoard gets logged steps only."""
         self.onward.step_done(step, target_tokens, loss)
 
     def logged(self, entry: Mapping[str, Any]) -> None:

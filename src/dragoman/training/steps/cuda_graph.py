@@ -172,7 +172,7 @@ class CudaGraphSteps:
             graph.replay()
 
     def _work(self) -> None:
-        """The whole step, without the host."""
+        """The whole step, on the device alone."""
         rate, share = self.numbers.unbind()
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         if self.adam is None:

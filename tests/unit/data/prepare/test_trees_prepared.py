@@ -20,7 +20,7 @@ from small_corpora import RECIPE, changed, put, some_pairs, texts
 
 
 def grow(sentences: list[str], seed: int = 4) -> dict[str, Tree]:
-    """A random tree for each sentence; words are parted at spaces, and an end mark is a word of its own."""
+    """A random tree for each sentence; words are parted at spaces, and an EOS token is a word of its own."""
     draw, grown = random.Random(seed), {}
     for text in sentences:
         words = [part for word in text.split() for part in ([word[:-1], word[-1]] if word[-1] in ".!" else [word])]
@@ -46,7 +46,7 @@ def with_trees(folder: Path, name: str, pairs: list[tuple[str, str]], seed: int 
 
 
 def check(prepared, grown, sampling=0.0, layout="padded", split="train"):
-    """Each batch against the trees, sentence by sentence; the end mark stands at the root's place."""
+    """Each batch against the trees, sentence by sentence; the EOS token stands at the root's place."""
     source = prepared.tokenizers[0]
     recipe = replace(RECIPE.data, sampling=sampling, layout=layout)
     seen, plain = 0, 0

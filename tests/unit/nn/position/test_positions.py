@@ -6,7 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import ShapeError
-from dragoman.nn import LearnedPositions, NoPositions, Packed, Padded, SinusoidalPositions, sinusoid
+from dragoman.nn import (
+    IndexPositions,
+    LearnedPositions,
+    NoPositions,
+    NormalizedIndexPositions,
+    Packed,
+    Padded,
+    SinusoidalPositions,
+    sinusoid,
+)
 from raising import raises
 
 
@@ -52,7 +61,9 @@ def test_a_shift_is_a_fixed_linear_map(position: int, k: int) -> None:
     torch.testing.assert_close(m @ here, there, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("code", [SinusoidalPositions(6), LearnedPositions(20, 6), NoPositions()])
+@pytest.mark.parametrize(
+    "code", [SinusoidalPositions(6), LearnedPositions(20, 6), IndexPositions(), IndexPositions(0.25), NoPositions()]
+)
 def test_a_token_gets_the_code_of_its_place_in_its_sentence(code: torch.nn.Module) -> None:
     lengths = torch.tensor([3, 0, 2])
     rows = code(torch.zeros(3, 4, 6), Padded(4, lengths))
@@ -67,3 +78,28 @@ def test_a_token_gets_the_code_of_its_place_in_its_sentence(code: torch.nn.Modul
 def test_learned_positions_end_somewhere_and_say_so() -> None:
     with raises(ShapeError, "text_too_long", "9 tokens", "8"):
         LearnedPositions(8, 6)(torch.zeros(1, 9, 6), Padded(9))
+
+
+def test_the_index_is_added_to_every_feature() -> None:
+    x = torch.randn(2, 5, 3)
+    for scale in (1.0, 1 / 30):
+        coded = IndexPositions(scale)(x, Padded(5, offset=7))
+        for row in range(2):
+            for t in range(5):
+                torch.testing.assert_close(coded[row, t], x[row, t] + (7 + t) * scale)
+
+
+def test_the_normalized_index_is_divided_by_the_length_of_the_sentence() -> None:
+    lengths, code = [4, 0, 7, 1], NormalizedIndexPositions()
+    x = torch.randn(4, 7, 3)
+    coded = code(x, Padded(7, torch.tensor(lengths)))
+    flat = torch.cat([*(x[row, :n] for row, n in enumerate(lengths)), torch.zeros(2, 3)])
+    packed = code(flat, Packed.of(lengths, size=14, longest=8))
+    start = 0
+    for row, n in enumerate(lengths):
+        for t in range(n):
+            torch.testing.assert_close(coded[row, t], x[row, t] + t / n)
+            torch.testing.assert_close(packed[start + t], x[row, t] + t / n)
+        start += n
+    assert coded.isfinite().all() and packed.isfinite().all()
+    torch.testing.assert_close(code(x, Padded(7))[0], x[0] + torch.arange(7)[:, None] / 7)

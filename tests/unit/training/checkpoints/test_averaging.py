@@ -136,8 +136,8 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         ([run, one, "--last", "2"], "2 directories"),
         ([one], "has no checkpoints"),
         ([one, tmp_path], "is not a model"),
-        ([tmp_path / "nowhere"], f"no directory {tmp_path}/nowhere; available in {tmp_path}: one"),
-        ([tmp_path / "onee"], f"no directory {tmp_path}/onee; did you mean {one}?"),
+        ([tmp_path / "nowhere"], f"available in {tmp_path}: one"),
+        ([tmp_path / "onee"], f"did you mean {one}?"),
         ([run.with_name("rnu")], f"did you mean {run}?"),
     ]
     for arguments, message in cases:
@@ -158,7 +158,7 @@ def test_no_room_for_the_average(run: Path, tmp_path: Path, capsys: pytest.Captu
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, before)
-    assert (code, "mean could not be written: File too large" in err) == (2, True), err
+    assert (code, "File too large" in err and str(tmp_path / "mean") in err) == (2, True), err
     assert list(tmp_path.iterdir()) == []
 
 

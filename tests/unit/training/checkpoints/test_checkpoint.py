@@ -190,7 +190,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path: Path, full_from:
     process.join()
     said = (tmp_path / "stderr").read_text()
     assert process.exitcode == 2, said
-    assert what in said and "could not be written" in said and "File too large" in said
+    assert what in said and "File too large" in said
     checkpoints = Checkpoints(tmp_path / "m/training/checkpoints", lambda text: pytest.fail(text))
     assert not list(checkpoints.directory.glob(".*"))
     loaded = checkpoints.load()
