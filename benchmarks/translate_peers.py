@@ -55,7 +55,7 @@ def ctranslate2(directory: Path, work: Path, quantize: bool) -> list[Translate]:
     """Settings to choose from: one worker, or one for each core with several sizes of batch."""
     import ctranslate2
 
-    from dragoman.engines.ctranslate2 import to_ctranslate2
+    from dragoman.engines.ctranslate2_conversion import to_ctranslate2
 
     kind = "int8" if quantize else "float32"
     place = work / f"{directory.name}-ctranslate2-{kind}"

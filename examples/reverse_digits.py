@@ -45,7 +45,9 @@ def ids(text: str) -> list[int]:
     return [ZERO + int(digit) for digit in text]
 
 
-def train(recipe: ModelRecipe = RECIPE, steps: int = 500, batch: int = 64, seed: int = 1) -> Transformer:
+def train(
+    recipe: ModelRecipe = RECIPE, steps: int = 500, batch: int = 64, seed: int = 1, peak: float = 3e-3
+) -> Transformer:
     """Teacher forcing with Adam and a short warm-up (section 5)."""
     torch.manual_seed(seed)
     model = Transformer(recipe, VOCABULARY)
@@ -53,7 +55,7 @@ def train(recipe: ModelRecipe = RECIPE, steps: int = 500, batch: int = 64, seed:
     stream, begun = strings(seed, held_out=False), time.perf_counter()
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:
-            group["lr"] = 3e-3 * min(step / 50, 1 - step / (steps + 1))
+            group["lr"] = peak * min(step / 50, 1 - step / (steps + 1))
         texts = [next(stream) for _ in range(batch)]
         source = tensor([[*ids(text), EOS] for text in texts])
         target = tensor([[BOS, *ids(text[::-1]), EOS] for text in texts])

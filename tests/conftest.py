@@ -11,7 +11,7 @@ import torch
 # The core runs where its extras are not installed; their tests are left out there.
 EXTRAS = {
     "fastapi": ["unit/serve", "unit/cli/test_serve.py", "integration/test_serve_page.py"],
-    "sentencex": ["unit/text/test_language_codes.py"],
+    "sentencex": ["unit/text/languages/test_language_codes.py"],
 }
 collect_ignore = [path for package, paths in EXTRAS.items() if find_spec(package) is None for path in paths]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from dragoman.training import workload
 from dragoman.training.steps import cuda_graph
 
 
@@ -30,7 +31,8 @@ def stand_in(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     patch(torch.cuda, "manual_seed", torch.manual_seed)
     patch(torch.Tensor, "pin_memory", lambda tensor: tensor)
     patch(torch, "compile", lambda module, **_: module)
-    patch(cuda_graph, "add_tiles", lambda batch: batch)
+    for module in (cuda_graph, workload):
+        patch(module, "add_tiles", lambda batch: batch)
 
     def run(steps: cuda_graph.CudaGraphSteps) -> None:
         steps._work()

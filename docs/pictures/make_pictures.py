@@ -26,7 +26,7 @@ from browser import chromium  # noqa: E402
 from dragoman.cli import main as dragoman  # noqa: E402
 from dragoman.demo.tour import DRAWN, draw_last_layer  # noqa: E402
 from dragoman.serve.limits import Limits  # noqa: E402
-from dragoman.serve.loading import load_served_model  # noqa: E402
+from dragoman.serve.models.loading import load_served_model  # noqa: E402
 from dragoman.serve.service import Service  # noqa: E402
 from dragoman.translation.translator import Translator  # noqa: E402
 from serving import served  # noqa: E402

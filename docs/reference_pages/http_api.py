@@ -6,9 +6,9 @@ import json
 from typing import Any, cast
 
 from dragoman.serve.app import create_app
+from dragoman.serve.http.middleware import Middleware
 from dragoman.serve.limits import Limits
-from dragoman.serve.middleware import Middleware
-from dragoman.serve.models import StreamTranslator
+from dragoman.serve.models.served_model import StreamTranslator
 from dragoman.serve.service import ServedModel, Service
 from dragoman.translation.segmentation import Segmenter
 from reference_pages.markdown import paragraphs, table, wrap

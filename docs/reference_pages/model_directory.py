@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields
 
 from dragoman.config import ModelRecipe
 from dragoman.files import MANIFEST
+from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import MODEL_FORMAT, ModelInfo
 from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, REQUIRED, TRAINING, WEIGHTS
 from dragoman.modeldir.weights import tensor_layout
@@ -25,6 +26,16 @@ INFO_FIELDS = {
     "target_languages": "language codes of the target; empty if unknown",
     "license": "license of the model; empty if unknown",
     "line_lengths": "lengths of the training lines in sentences and tokens; null if unknown",
+}
+
+FORECAST_FIELDS = {
+    "columns": "names of the columns that it forecasts",
+    "mean": "mean of each column over the training part",
+    "scale": "standard deviation of each column over the training part",
+    "time_column": "name of the column of time stamps; empty without one",
+    "step": "time between two rows, such as `1 hour`",
+    "season": "rows per season of the seasonal-naive baseline",
+    "license": "license of the model; empty if unknown",
 }
 
 
@@ -54,6 +65,12 @@ def page() -> list[str]:
             f"A JSON object. `format` is {MODEL_FORMAT}; files of format 1, which had only the vocabulary, still load."
         ),
         table(["key", "meaning", "default"], [_info_row(each.name, each.default) for each in fields(ModelInfo)]),
+        f"## `{INFO}` of a forecaster",
+        wrap(
+            'A [forecaster](../howto/forecasting.md) has `"kind": "forecast"`, no tokenizers and no vocabulary. '
+            "Commands for translation reject it, and `dragoman forecast` rejects translators."
+        ),
+        table(["key", "meaning"], [[f"`{each.name}`", FORECAST_FIELDS[each.name]] for each in fields(ForecastInfo)]),
         "## Tensors",
         wrap(
             f"The names and shapes in `{WEIGHTS}`, for the Transformer of the preset `base` with a shared "

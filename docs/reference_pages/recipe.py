@@ -10,7 +10,7 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dragoman.config import PRESETS, ModelRecipe, Recipe, toml_value
+from dragoman.config import PRESETS, ForecastRecipe, ModelRecipe, Recipe, toml_value
 from dragoman.config.model import USED_WITH
 from reference_pages.markdown import table, wrap
 
@@ -39,6 +39,14 @@ def page() -> list[str]:
             '`[model] preset = "small"` starts from a preset, and the other keys change it.'
         ),
         _presets(),
+        "## `[forecast]`",
+        wrap(
+            "A [forecaster](../howto/forecasting.md) has the sections `[model]`, `[forecast]` and `[train]`. "
+            "`model.tie`, `model.output_bias`, `train.label_smoothing`, `train.r_drop` and `train.stop_on` have no "
+            "effect on it. Defaults of the other sections are chosen for the data by `dragoman forecast train`."
+        ),
+        wrap(" ".join(inspect.cleandoc(ForecastRecipe.__doc__ or "").split("\n\n")[1].split())),
+        table(["key", "meaning", "type", "default", "paper"], _rows("forecast", ForecastRecipe)),
     ]
     return blocks
 

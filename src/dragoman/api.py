@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.config import Recipe, toml_value
+from dragoman.config import Recipe, load_recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
 from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError
 from dragoman.evaluation.metrics import METRICS
@@ -76,8 +76,7 @@ def prepare(
     target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already has these data
     (see `Prepared.reused`); data of other inputs are replaced only with `overwrite`.
     """
-    from dragoman.data.prepare.pipeline import prepare_corpora as prepare_corpora
-    from dragoman.training.plan import load_recipe
+    from dragoman.data.prepare.pipeline import prepare_corpora
 
     reporter = reporter or ConsoleReporter()
     try:
@@ -253,7 +252,7 @@ def evaluate(
     from dragoman.evaluation.metrics import make_metrics
     from dragoman.evaluation.report import EvaluationReport, prepare_directory
     from dragoman.evaluation.swapped_sets import swapped_sets_warning
-    from dragoman.evaluation.systems import FileSystem, ModelSystem, score_systems
+    from dragoman.evaluation.systems import FileSystem, ModelSystem, check_models, score_systems
     from dragoman.evaluation.test_sets import read_test_sets
     from dragoman.modeldir.info import read_info
 
@@ -269,26 +268,17 @@ def evaluate(
     search = Search(beam=beam, length_penalty=length_penalty)
     settings: dict[str, Any] = {"language": language, "engine": engine, "device": device}
     settings |= {"precision": precision, "threads": threads, "batch": batch}
-    system: System
-    if model is not None:
-        system = ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
-    else:
-        system = FileSystem(hypotheses, "hypothesis", sets)
-    systems = [system]
+    systems: list[System] = [
+        FileSystem(hypotheses, "hypothesis", sets)
+        if model is None
+        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
+    ]
     if others:
         is_model = len(others) == 1 and not others[0].is_file()
         systems.append(
             ModelSystem(str(others[0]), search, **settings) if is_model else FileSystem(others, "against", sets)
         )
-    models = [each for each in systems if isinstance(each, ModelSystem)]
-    if trees and not any(each.reads_trees for each in models):
-        raise DataError("source trees have no effect: no model here reads them; drop them", code="unused_option")
-    if languages and not any(each.has_target_languages for each in models):
-        raise DataError(
-            "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
-        )
-    for each in models:
-        each.check(sets)
+    models = check_models(systems, sets, trees=bool(trees), languages=bool(languages))
     if models and (warning := swapped_sets_warning(sets, read_info(models[0].translator.engines.directory))):
         warnings.warn(warning, DragomanWarning, stacklevel=2)
     if report is not None:
@@ -300,7 +290,7 @@ def evaluate(
         results = score_systems(systems, sets, metrics, tokenize, lowercase, reporter)
     finally:
         reporter.close()
-    found = EvaluationReport(system.describe(), results, systems[1].name if others else None)
+    found = EvaluationReport(systems[0].describe(), results, systems[1].name if others else None)
     if report is not None:
         found.write(Path(report))
     return found

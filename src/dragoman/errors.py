@@ -48,7 +48,7 @@ class NotATokenizerError(TextError):
 
 
 class DataError(DragomanError, ValueError):
-    """Sentence pairs that cannot be used."""
+    """Sentence pairs or series that cannot be used."""
 
 
 class DamagedError(DragomanError, OSError):

@@ -157,13 +157,11 @@ def manifest_entries(
     for name in required:
         if name not in files:
             raise DamagedError(f"{path} does not list {name}; restore it from a copy", code="manifest_incomplete")
-    loadable = sorted(
-        p.name for p in directory.iterdir() if p.suffix in LOADED_SUFFIXES and p.is_file() and p.name[0] != "."
-    )
-    for name in loadable:
-        if name not in files and name != MANIFEST:
+    for file in sorted(directory.iterdir()):
+        loadable = file.suffix in LOADED_SUFFIXES and file.is_file() and file.name[0] != "."
+        if loadable and file.name not in files and file.name != MANIFEST:
             raise DamagedError(
-                f"{directory / name} is not listed in {MANIFEST}: move it elsewhere if it does not belong there; "
+                f"{file} is not listed in {MANIFEST}: move it elsewhere if it does not belong there; "
                 f"otherwise {MANIFEST} was truncated, so restore it from a copy",
                 code="manifest_incomplete",
             )

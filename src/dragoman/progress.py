@@ -40,7 +40,7 @@ class Reporter:
         """Training starts or resumes after `step` of `steps` steps."""
 
     def step_done(self, step: int, target_tokens: float, loss: float) -> None:
-        """A training step is complete."""
+        """A training step is complete; `loss` is its label-smoothed loss per target token."""
 
     def logged(self, entry: Mapping[str, Any]) -> None:
         """A line was added to metrics.jsonl."""
@@ -62,17 +62,18 @@ class ConsoleReporter(Reporter):
     With `transient`, bars disappear when they are complete, and a log gets nothing.
     """
 
-    def __init__(self, stream: IO[str] | None = None, *, transient: bool = False) -> None:
+    def __init__(self, stream: IO[str] | None = None, *, transient: bool = False, unit: str = "tokens") -> None:
         from rich.console import Console
 
         self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
         widgets = self.console.is_jupyter and find_spec("ipywidgets") is not None  # without them rich only warns
-        self.live, self.transient = self.console.is_terminal or widgets, transient
+        self.live, self.transient, self.trained = self.console.is_terminal or widgets, transient, unit
         self._bar: Any = None
         self._task: Any = None
         self._title, self._total, self._unit, self._done = "", 0, "", 0
         self._started = self._printed = 0.0
-        self._first_step, self._printed_step, self._tokens, self._loss = 0, 0, 0.0, 0.0
+        self._first_step, self._printed_step, self._tokens = 0, 0, 0.0
+        self._loss_sum = self._loss_tokens = 0.0  # since the last entry of the training log
 
     def start_stage(self, title: str, total: int | None, unit: str) -> None:
         """Start a new bar, or a new series of lines."""
@@ -110,8 +111,8 @@ class ConsoleReporter(Reporter):
     def start_training(self, step: int, steps: int) -> None:
         """Show the bar from `step` on."""
         self.close()
-        self._total, self._first_step, self._tokens, self._loss = steps, step, 0.0, 0.0
-        self._printed_step = step
+        self._total, self._first_step, self._printed_step, self._tokens = steps, step, step, 0.0
+        self._loss_sum = self._loss_tokens = 0.0
         self._started = self._printed = time.perf_counter()
         if step:
             self.note(f"resuming after step {step:,}")
@@ -123,7 +124,7 @@ class ConsoleReporter(Reporter):
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("loss {task.fields[loss]:.3f}"),
-                TextColumn("{task.fields[rate]:,.0f} tokens/s"),
+                TextColumn(f"{{task.fields[rate]:,.0f}} {self.trained}/s"),
                 TimeElapsedColumn(),
                 TextColumn("left"),
                 TimeRemainingColumn(elapsed_when_finished=False),
@@ -131,18 +132,19 @@ class ConsoleReporter(Reporter):
             self._task = self._bar.add_task("training", total=steps, completed=step, loss=0.0, rate=0.0)
 
     def step_done(self, step: int, target_tokens: float, loss: float) -> None:
-        """Move the bar; the loss shown is a moving average."""
+        """Move the bar; the loss shown is the mean over target tokens since the last entry of the training log."""
         self._tokens += target_tokens
-        self._loss = loss if not self._loss else 0.95 * self._loss + 0.05 * loss
-        now = time.perf_counter()
+        self._loss_sum, self._loss_tokens = self._loss_sum + loss * target_tokens, self._loss_tokens + target_tokens
+        now, mean = time.perf_counter(), self._loss_sum / self._loss_tokens
         rate = self._tokens / max(now - self._started, 1e-9)
         if self.live:
-            self._bar.update(self._task, completed=step, loss=self._loss, rate=rate)
+            self._bar.update(self._task, completed=step, loss=mean, rate=rate)
         elif now - self._printed > STEP_SECONDS:
-            self._print_step(step, self._loss, rate)
+            self._print_step(step, mean, rate)
 
     def logged(self, entry: Mapping[str, Any]) -> None:
-        """Print a plain line where there is no bar."""
+        """Print a plain line where there is no bar; the next loss shown starts anew."""
+        self._loss_sum = self._loss_tokens = 0.0
         if not self.live and entry["step"] != self._printed_step:  # a slow step was printed when it was done
             self._print_step(entry["step"], entry["loss"], entry["target_tokens_per_second"])
 
@@ -189,7 +191,8 @@ class ConsoleReporter(Reporter):
     def _print_step(self, step: int, loss: float, rate: float) -> None:
         self._printed, self._printed_step = time.perf_counter(), step
         left = (self._printed - self._started) / max(1, step - self._first_step) * (self._total - step)
-        self.console.print(f"step {step:,}/{self._total:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  {clock(left)} left")
+        done, speed = f"step {step:,}/{self._total:,}", f"{rate:,.0f} {self.trained}/s"
+        self.console.print(f"{done}  loss {loss:.3f}  {speed}  {clock(left)} left")
 
 
 def format_figures(figures: Mapping[str, float], separator: str = "  ") -> str:

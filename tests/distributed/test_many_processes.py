@@ -227,7 +227,7 @@ def test_another_number_of_processes_goes_on_and_says_so(data: Path, tmp_path: P
     assert run.said().count("run the same command to resume") == 1  # one speaks for all
     run = team(3, data, tmp_path / "m", *changes)
     assert run.wait() == [0, 0, 0], run.said()
-    assert "processes 2, now 3" in run.said() and "not bit for bit" in run.said()
+    assert "processes 2, now 3" in run.said() and "rounding" in run.said()
 
 
 def fail_on_one(ranks: Ranks, which: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,17 +11,15 @@ from dragoman.config import Recipe
 from dragoman.demo.tour import demo_changes
 
 
-def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
+def test_the_demo_trains_translates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["model.d_model=16", "model.d_ff=16", "train.steps=4", "train.warmup_steps=2", "train.log_every=2"]
     small += ["train.evaluate_every=4", "train.save_every=4", "model.encoder_layers=1", "model.decoder_layers=1"]
-    command = [sys.executable, "-m", "dragoman", "demo", "--out", str(tmp_path / "demo"), "--pairs", "1000"]
-    done = subprocess.run(
-        [*command, *(x for change in small for x in ("--set", change))], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "% of 1,000 unseen lines are translated without a mistake" in done.stdout
-    assert "jeden Mittwoch um Viertel vor zehn" in done.stdout  # the right answer is shown beside a wrong one
-    assert done.stdout.endswith(f"| dragoman translate {tmp_path / 'demo' / 'model'}\n")  # what to do next
+    changes = [x for change in small for x in ("--set", change)]
+    code, said, err = leave(capsys, "demo", "--out", str(tmp_path / "demo"), "--pairs", "1000", *changes)
+    assert code == 0, err
+    assert "% of 1,000 unseen lines are translated without a mistake" in said
+    assert "jeden Mittwoch um Viertel vor zehn" in said  # the right answer is shown beside a wrong one
+    assert said.endswith(f"| dragoman translate {tmp_path / 'demo' / 'model'}\n")  # what to do next
     for name in ("attention.png", "model/manifest.json", "model/card.md", "model/model.safetensors", "train.en"):
         assert (tmp_path / "demo" / name).stat().st_size > 0
     card = (tmp_path / "demo" / "model" / "card.md").read_text(encoding="utf-8")

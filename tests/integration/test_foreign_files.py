@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "torture" / "foreign_files.py"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by /proc and setrlimit")
 def test_every_foreign_file_is_accepted_or_rejected(tmp_path: Path) -> None:
-    count = 150
+    count = 80
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), "--count", str(count), "--seed", "3", "--keep", str(tmp_path)],
         capture_output=True,

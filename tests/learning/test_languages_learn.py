@@ -7,6 +7,7 @@ by that token alone, and of lines that the model never saw most (150 are few to 
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def backwards(line: str) -> str:
     return "".join(reversed(re.split("([ -])", line)))
 
 
+@cache
 def easy(n: int, split: str) -> list[tuple[str, str]]:
     return [pair for pair in pairs(n, split=split) if EASY.fullmatch(pair[0])]  # type: ignore[arg-type]
 
@@ -64,9 +66,9 @@ def test_the_token_before_the_source_decides_the_language(trained: Path) -> None
         same = [a == b for a, b in zip(found, references, strict=True)]
         assert sum(same[: len(unseen)]) >= 0.6 * len(unseen)  # 13 and 15 of 15
         assert sum(same) >= 0.93 * len(sources)
-    both = ["de", "en-back"] * len(sources)
-    mixed = translator.translate([line for line in sources for _ in range(2)], to=both)
-    apart = [translator.translate(sources, to=code) for code in right]
+    some = sources[:40]
+    mixed = translator.translate([line for line in some for _ in range(2)], to=["de", "en-back"] * len(some))
+    apart = [translator.translate(some, to=code) for code in right]
     assert mixed == [translation for pair in zip(*apart, strict=True) for translation in pair]
 
 

@@ -46,6 +46,11 @@ ABUSES: dict[str, tuple[int, str, dict[str, Any]]] = {  # clients at once, path,
         "/v1/translate",
         {"text": ["ab"] * 20_000, "n_best": 16, "beam": 16, "alignments": True, "scores": True},
     ),
+    "one sentence of 80 words, min_length 500, beam 16": (
+        2,
+        "/v1/translate",
+        {"text": "old box " * 40, "min_length": 500, "beam": 16},
+    ),
     "one line of a million characters": (4, "/v1/translate", {"text": "old box " * 124_000}),
     "900,000 unknown fields": (1, "/v1/translate", {f"{number:x}": 1 for number in range(900_000)}),
 }

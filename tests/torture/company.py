@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from dragoman import Translator
+from dragoman.errors import SearchError
 from dragoman.translation.result import Translation
 
 
@@ -42,7 +43,10 @@ def main() -> None:
     print(f"{len(texts)} sentences, beam {options.beam}, {options.device}, {options.threads} threads")
     ways = [("native", {}), ("ctranslate2", {}), ("cuda", {}), ("torch", {}), ("torch", {"reproducible": True})]
     for engine, promise in ways:
-        translator = Translator.load(options.model, engine=engine, device=options.device, threads=options.threads)
+        try:
+            translator = Translator.load(options.model, engine=engine, device=options.device, threads=options.threads)
+        except SearchError:  # not for this device
+            continue
         if translator.engines.get(engine) is None:
             continue
         settings = {"beam": options.beam, **promise}

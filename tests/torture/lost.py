@@ -1,5 +1,7 @@
 """Kill or freeze a process of a run with the real settings, and measure the seconds to a clear end.
 
+Then kill the launcher itself at several moments: no process may stay behind.
+
 python tests/torture/lost.py                          (a minute or two for each of the cases)
 """
 
@@ -80,10 +82,50 @@ def case(launcher: str, number: signal.Signals, rank: int, folder: Path) -> bool
     return said is not None and ended < 60
 
 
+def marked(mark: str) -> list[int]:
+    """The processes with this mark in their environment; those that only wait to be reaped have none."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            try:
+                environment = (place / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"TORTURE={mark}".encode() in environment:
+                found.append(int(place.name))
+    return found
+
+
+def orphans(moment: int, folder: Path) -> bool:
+    """A launcher that is killed when there are so many processes, or after step 8; True if none stays behind."""
+    corpus, out = write_corpus(folder), folder / f"orphans-{moment}"
+    words = command("processes", (str(corpus.source), str(corpus.target)), out)
+    environment, quiet = {**os.environ, "TORTURE": str(out)}, subprocess.DEVNULL
+    run = subprocess.Popen(words, stdout=quiet, stderr=quiet, env=environment, start_new_session=True)
+    until, trained = time.monotonic() + 120, out / "training/checkpoints/step-00000008"
+    while len(marked(str(out))) < moment and not trained.exists():
+        if run.poll() is not None or time.monotonic() > until:
+            raise SystemExit("the run did not begin")
+        time.sleep(0.005)
+    others = len(marked(str(out))) - 1
+    run.kill()
+    run.wait()
+    began = time.monotonic()
+    while (left := marked(str(out))) and time.monotonic() < began + 60:
+        time.sleep(0.05)
+    gone = time.monotonic() - began
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    when = "while training" if trained.exists() else "while starting"
+    print(f"launcher killed {when}: {others} other processes, gone after {gone:.1f} s, {len(left)} left", flush=True)
+    return not left
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--launchers", nargs="+", default=["processes", "torchrun"])
+    parser.add_argument("--launchers", nargs="*", default=["processes", "torchrun"])
     parser.add_argument("--ranks", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--orphans", type=int, nargs="*", default=[2, 2, 3, 3, 99, 99], help="processes at the kill")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         good = [
@@ -92,6 +134,10 @@ def main() -> None:
             for number in (signal.SIGKILL, signal.SIGSTOP)
             for rank in chosen.ranks
         ]
+        for number, moment in enumerate(chosen.orphans):
+            place = Path(folder) / str(number)
+            place.mkdir()
+            good.append(orphans(moment, place))
     sys.exit(0 if all(good) else 1)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import PRESETS, DataRecipe, ModelRecipe, Recipe
-from dragoman.config.recipe import RENAMED_KEYS
+from dragoman.config.sectioned import RENAMED_KEYS
 from dragoman.errors import RecipeError
 from dragoman.values import coerce
 from raising import raises

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from dragoman.cli import group
-from dragoman.config import Recipe
+from dragoman.config import ForecasterRecipe, Recipe
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -57,4 +57,4 @@ def test_it_is_taken(page: str, line: str) -> None:
         command.make_context(name, words)
     for option, change in pairwise(words):
         if option == "--set":
-            Recipe.from_changes([change])
+            (ForecasterRecipe if line.startswith("dragoman forecast ") else Recipe).from_changes([change])

@@ -14,6 +14,7 @@ import torch
 
 from dragoman.demo.corpus import pairs
 from small_model import model_at
+from small_series import write_series
 from tiny_model import write_tiny_model
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,6 +43,8 @@ def names(page: str, folder: Path) -> dict[str, Any]:
         for side, ending in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in pairs(400, split="train"))
             (folder / f"train.{ending}").write_text(text, encoding="utf-8")
+    if page == "forecasting.md":
+        write_series(folder / "data.csv")
     if page == "languages.md":
         write_tiny_model(folder / "en-de-fr", 'text.targets=["de", "fr"]')
     if page == "parsing.md":

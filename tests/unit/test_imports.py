@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
     "serve": LOADS | {"models", "search", "engines", "translation"},
     "conversion": LOADS | {"nn", "models"},
+    "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
     "api": LOADS | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion"},
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything

@@ -37,6 +37,9 @@ COMMAND_GROUPS = {
         "score": "Print the log-probability of given translations.",
         "inspect": "Show attention, heads, alignments and positions.",
     },
+    "Series": {
+        "forecast": "Train on series of numbers, predict, and evaluate.",
+    },
     "Models": {
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
         "average": "Average checkpoints or models into one model.",
@@ -157,6 +160,8 @@ def wants_json(args: Sequence[str]) -> bool:
     if "--json" not in args or name not in COMMANDS:
         return False
     command = group.get_command(click.Context(group), name)
+    if isinstance(command, click.Group):
+        command = next((each for word, each in command.commands.items() if word in args), None)
     return command is not None and any("--json" in option.opts for option in command.params)
 
 

@@ -1,17 +1,22 @@
 """The recipe of a run: its sections and the presets."""
 
+from dragoman.config.forecast import ForecasterRecipe, ForecastRecipe
 from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, preset_for, unused_keys
-from dragoman.config.recipe import Recipe, toml_value
+from dragoman.config.recipe import Recipe, load_recipe
+from dragoman.config.sectioned import toml_value
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 
 __all__ = [
     "IN_ATTENTION",
     "PRESETS",
     "DataRecipe",
+    "ForecastRecipe",
+    "ForecasterRecipe",
     "ModelRecipe",
     "Recipe",
     "TextRecipe",
     "TrainRecipe",
+    "load_recipe",
     "preset_for",
     "toml_value",
     "unused_keys",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,31 +11,27 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from dragoman.conversion.fairseq_dictionary import PAD, dictionary_file, map_dictionary, read_dictionary
 from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # Hugging Face took fairseq's names
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
-from dragoman.conversion.pickle_reader import Opaque
+from dragoman.conversion.pickle_objects import Opaque
 from dragoman.conversion.source_checkpoint import (
     DamagedSourceError,
     SourceCheckpoint,
     SourceSettings,
     UnsupportedSettingError,
     choose_checkpoint,
-    read_bytes,
 )
 from dragoman.conversion.subword_model import read_subword_models, tokenization_notes
 from dragoman.conversion.torch_file import TorchFile
-from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
 from dragoman.values import render_value
 
 TOOLKIT: Final = "fairseq"
-FAIRSEQ_SPECIAL_TOKENS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 FAIRSEQ_CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 FAIRSEQ_POSITIONS: Final = 4096  # the most positions for which sinusoids are stored
 ORDINALS: Final = ("0", "1", "2")
-LANGUAGE_NAME: Final = r"[\w-][\w.-]{0,63}"
-BOS, PAD, EOS, UNK = range(4)
 FAIRSEQ_ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "tanh": "tanh"}
 ARCHITECTURES: Final = (
     *("transformer", "transformer_tiny", "transformer_iwslt_de_en", "transformer_wmt_en_de"),
@@ -194,45 +189,6 @@ def check_architecture(settings: SourceSettings, task: SourceSettings) -> None:
             f"{settings.where} was trained with task={render_value(doing)}; only 'translation' can be imported, "
             "because other tasks add tokens to the text"
         )
-
-
-def dictionary_file(path: Path, directory: Path | None, language: Any) -> Path:
-    """dict.xx.txt, next to the checkpoint or in `directory`."""
-    if not isinstance(language, str) or not re.fullmatch(LANGUAGE_NAME, language):
-        raise DamagedSourceError(path, f"has the language {render_value(language)}; expected a code such as 'de'")
-    found = (directory if directory is not None else path.parent) / f"dict.{language}.txt"
-    if not found.is_file():
-        raise ConversionError(
-            f"the dictionary {found} is missing; give the directory of the binarized data as `vocabulary`",
-            code="file_missing",
-        )
-    return found
-
-
-def read_dictionary(file: Path) -> list[str]:
-    """Read the tokens of a dictionary in the order of their ids; the four special tokens are not in the file."""
-    try:
-        lines = read_bytes(file).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ConversionError(f"{file} is not UTF-8 ({error}); copy it again", code="not_utf8") from None
-    names = list(FAIRSEQ_SPECIAL_TOKENS)
-    for number, line in enumerate(lines, start=1):
-        name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
-        if not count.isdecimal() or not name:
-            raise DamagedSourceError(file, f"has {render_value(line)} in line {number}; expected a token and its count")
-        names.append(name)
-    if len({*names}) != len(names):
-        twice = Counter(names).most_common(1)[0][0]
-        raise ConversionError(
-            f"{file} has the token {render_value(twice)} twice; copy it again", code="duplicate_token"
-        )
-    return names
-
-
-def map_dictionary(names: list[str]) -> VocabularyMapping:
-    """Map a dictionary to our order: the decoder starts with EOS, and <s> decodes to nothing."""
-    shown = ["<fairseq's s>" if i == BOS else name for i, name in enumerate(names)]
-    return map_vocabulary(shown, SpecialIds(PAD, EOS, EOS, UNK), silent=(BOS,))
 
 
 def rename_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

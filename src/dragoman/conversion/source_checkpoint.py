@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.errors import ConversionError
+from dragoman.errors import ConversionError, DamagedError
 from dragoman.files import format_names, parse_json
 from dragoman.values import render_value
 
@@ -176,14 +176,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """The tensors of a safetensors file."""
+    from dragoman.models.loading import read_tensors
 
     try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise DamagedSourceError(path, f"cannot be read ({type(error).__name__}: {error})") from None
+        return read_tensors(path)
+    except DamagedError as error:
+        raise ConversionError(str(error), code=error.code) from None
 
 
 def choose_checkpoint(directory: Path, pattern: str, preferred: Sequence[str]) -> Path:

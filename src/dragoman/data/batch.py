@@ -45,6 +45,11 @@ class Batch:
     target_tiles: Tensor | None = None
     source_depths: Tensor | None = None
 
+    @property
+    def fixed_shape(self) -> bool:
+        """Whether all batches of a run have this shape."""
+        return self.layout == "packed"
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device; from pinned memory, the copy is asynchronous."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))

@@ -7,8 +7,8 @@ from typing import Final
 
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import read_pairs
-from dragoman.text.language_detection import detect_languages, detectable, detection_available, detector_label
-from dragoman.text.language_names import language_name
+from dragoman.text.languages.detection import detect_languages, detectable, detection_available, detector_label
+from dragoman.text.languages.names import language_name
 
 READ_LINES: Final = 20_000  # the sample is taken from these: corpora may begin with their shortest lines
 SAMPLE_LINES: Final = 200

@@ -51,7 +51,7 @@ class Unsupported:
         return "; ".join(f"{name!r} does not support {', '.join(parts)}" for name, parts in self.missing.items())
 
 
-def choose(request: EngineRequest, available: Sequence[EngineSpec]) -> EngineSpec | Unsupported:
+def choose_engine(request: EngineRequest, available: Sequence[EngineSpec]) -> EngineSpec | Unsupported:
     """The first engine that supports the request, or what each of them lacks."""
     missing: dict[str, list[str]] = {}
     for spec in available:
@@ -91,7 +91,7 @@ class EngineSelector:
         specs = [spec for spec in SPECS if engine in ("auto", spec.name)]
         request = EngineRequest(models=1 + len(self.others), precision=precision)
         if device == "auto":
-            on_gpu = choose(replace(request, device="cuda"), specs)
+            on_gpu = choose_engine(replace(request, device="cuda"), specs)
             device = "cuda" if isinstance(on_gpu, EngineSpec) and has_gpu() else "cpu"
         self.device, self.request = check_device(device), replace(request, device=device)
         self.specs = [spec for spec in specs if not spec.capabilities.missing(self.request)]
@@ -102,7 +102,7 @@ class EngineSelector:
 
     def spec_for(self, request: EngineRequest) -> EngineSpec:
         """The first engine that supports the request, without loading it; it may turn out to be unavailable."""
-        spec = choose(self._complete(request), self.specs)
+        spec = choose_engine(self._complete(request), self.specs)
         if isinstance(spec, Unsupported):
             raise self._unsupported(self._complete(request), self.specs)
         return spec
@@ -110,7 +110,7 @@ class EngineSelector:
     def for_request(self, request: EngineRequest) -> Engine:
         """The engine for a request, loaded if it is not yet."""
         request, specs = self._complete(request), self.specs
-        while isinstance(spec := choose(request, specs), EngineSpec):
+        while isinstance(spec := choose_engine(request, specs), EngineSpec):
             engine = self.get(spec.name)
             if engine is not None and not engine.capabilities.missing(request):
                 return engine

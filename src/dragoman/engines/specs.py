@@ -37,6 +37,7 @@ TORCH: Final = Capabilities(
     records_attention=False,
     position_codes=get_args(PositionCodeName),
     batch_invariant=False,  # matrix products of different shapes differ in the last bits
+    concurrent=False,
     preferred_batch=64,  # 256 on a GPU
 )
 NATIVE: Final = replace(
@@ -48,6 +49,7 @@ NATIVE: Final = replace(
     records_attention=True,
     position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "none"),
     batch_invariant=True,
+    concurrent=True,
 )
 CTRANSLATE2: Final = replace(
     NATIVE,
@@ -70,6 +72,7 @@ CUDA: Final = replace(
     precisions=("bfloat16", "float32"),
     max_beam=32,
     position_codes=("sinusoidal", "learned", "none"),
+    concurrent=False,
     preferred_batch=512,
 )
 
@@ -93,7 +96,7 @@ def ctranslate2_unavailable(recipe: ModelRecipe | None, device: str) -> str | No
         return "it is used on the CPU only"
     if find_spec("ctranslate2") is None:
         return "it is not installed: pip install 'dragoman[ctranslate2]'"
-    from dragoman.engines.ctranslate2 import unsupported_by_ctranslate2
+    from dragoman.engines.ctranslate2_conversion import unsupported_by_ctranslate2
 
     part = None if recipe is None else unsupported_by_ctranslate2(recipe)
     return f"it does not support {part}" if part else None

@@ -115,9 +115,9 @@ class RestrictedSelfAttention(SelfAttention):
         self.rule = window(self.radius)
 
     def sees(self, n: int, device: torch.device) -> Sees:
-        """The neighborhood, computed as a band if that is less work, as in a model."""
+        """The neighborhood, computed as a band if that is less work; PyTorch's counter sees the products of a band."""
         sees = super().sees(n, device)
-        return replace(sees, mask=None, band=self.radius) if n > 4 * self.radius else sees
+        return replace(sees, mask=None, band=self.radius, sparse=None) if n > 4 * self.radius else sees
 
     def operations(self, n: int) -> int:
         """The cost of the heads only."""

@@ -19,7 +19,7 @@ from dragoman.files import MANIFEST, sha256
 from dragoman.modeldir.locate import model_name
 from dragoman.progress import Reporter
 from dragoman.search.types import Search
-from dragoman.translation.pipeline import depths_of_texts
+from dragoman.translation.source_ids import depths_of_texts
 from dragoman.values import plural
 
 
@@ -150,6 +150,22 @@ class FileSystem:
     def translate(self, sets: Sequence[EvaluationSet], reporter: Reporter) -> list[SystemOutput]:
         """The translations of the files."""
         return self.outputs
+
+
+def check_models(
+    systems: Sequence[System], sets: Sequence[EvaluationSet], *, trees: bool, languages: bool
+) -> list[ModelSystem]:
+    """The models among the systems; reject sets that they cannot translate, and trees and languages that none uses."""
+    models = [each for each in systems if isinstance(each, ModelSystem)]
+    if trees and not any(each.reads_trees for each in models):
+        raise DataError("source trees have no effect: no model here reads them; drop them", code="unused_option")
+    if languages and not any(each.has_target_languages for each in models):
+        raise DataError(
+            "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
+        )
+    for each in models:
+        each.check(sets)
+    return models
 
 
 def score_systems(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import parse_json
 from dragoman.modeldir.layout import CARD, INFO
-from dragoman.text.language_codes import normalize_language
+from dragoman.text.languages.codes import normalize_language
 from dragoman.text.line_lengths import LineLengths
 from dragoman.values import MAX_INT, render_value
 

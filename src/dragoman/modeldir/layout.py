@@ -1,6 +1,7 @@
 """The files of a model directory: their names, the tokenizers, and verification by SHA-256.
 
     my-model/           model.safetensors, recipe.toml, model.json, the tokenizers, card.md, manifest.json
+                        (a forecaster has no tokenizers; `kind` in model.json tells the two apart)
     my-model/training/  the training run: metrics, checkpoints, prepared data; not needed to translate
 
 The manifest has the SHA-256 of every file that is loaded. The card is not hashed, so users may edit it.
@@ -12,10 +13,10 @@ import hashlib
 from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from dragoman.errors import DamagedError, SearchError
-from dragoman.files import MANIFEST, manifest_entries, verify_manifest
+from dragoman.files import MANIFEST, manifest_entries, parse_json, verify_manifest
 from dragoman.native.cache import cache_directory, private_directory, read_private
 from dragoman.text import Tokenizer, load_tokenizer
 from dragoman.text.store import TOKENIZER_SUFFIXES, read_description
@@ -27,6 +28,15 @@ CARD: Final = "card.md"
 TRAINING: Final = "training"
 REQUIRED: Final = (WEIGHTS, RECIPE, INFO)  # besides the tokenizer files and the manifest
 EDITABLE: Final = (CARD,)
+Kind = Literal["translation", "forecast"]
+
+
+def model_kind(directory: Path) -> Kind:
+    """What the model in a directory is for; a `model.json` that cannot be read is reported by whoever loads it."""
+    with suppress(OSError, ValueError, AttributeError):
+        if parse_json((directory / INFO).read_bytes()).get("kind") == "forecast":
+            return "forecast"
+    return "translation"
 
 
 def tokenizer_names(files: Container[str]) -> tuple[str, ...]:
@@ -72,7 +82,7 @@ def tokenizer_file(directory: Path, side: int) -> tuple[Path, str, list[str]]:
 def hashed_files(directory: Path) -> dict[str, tuple[int, str]]:
     """Return size and SHA-256 of each file from the manifest, which must list every file that a model needs."""
     files = manifest_entries(directory, REQUIRED, EDITABLE)
-    for name in tokenizer_names(files):
+    for name in () if model_kind(directory) == "forecast" else tokenizer_names(files):
         if f"{name}.json" not in files or not any(name + suffix in files for suffix in TOKENIZER_SUFFIXES.values()):
             message = f"{directory / MANIFEST} does not list {name}.json and its tokenizer; restore it from a copy"
             raise DamagedError(message, code="manifest_incomplete")

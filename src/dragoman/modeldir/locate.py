@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from dragoman.config import Recipe
 from dragoman.errors import ModelNotFoundError, SearchError
 from dragoman.files import MANIFEST
-from dragoman.modeldir.layout import RECIPE, TRAINING, check_same_tokens, verify_model_cached
+from dragoman.modeldir.layout import RECIPE, TRAINING, Kind, check_same_tokens, model_kind, verify_model_cached
 from dragoman.values import describe_value, suggest, suggest_directory
 
 HINT = "; give the output directory of a finished training run"
+PURPOSES: Final = {
+    "forecast": ("forecasts series, not one that translates", "`dragoman forecast predict`, or another model"),
+    "translation": ("translates, not one that forecasts series", "`dragoman translate`, or another model"),
+}
 
 
 def is_model(directory: Path) -> bool:
@@ -40,7 +45,7 @@ def model_name(directory: Path) -> str:
     return directory.resolve().name
 
 
-def find_model(model: str | Path) -> Path:
+def find_model(model: str | Path, kind: Kind = "translation") -> Path:
     """Find the directory of a finished model by path, or by name in the search path."""
     if not isinstance(model, str | os.PathLike):
         message = f"a model is given by the path of its directory or by its name; got {describe_value(model)}"
@@ -58,13 +63,16 @@ def find_model(model: str | Path) -> Path:
                 f"{known}{near or HINT}"
             )
         path = found[0] if found else path
-    check_model(path)
+    check_model(path, kind)
     return path
 
 
-def check_model(directory: Path) -> None:
-    """Raise ModelNotFoundError unless a directory has the files of a finished model."""
+def check_model(directory: Path, kind: Kind = "translation") -> None:
+    """Raise ModelNotFoundError unless a directory has the files of a finished model of this kind."""
     if is_model(directory):
+        if (found := model_kind(directory)) != kind:
+            purpose, command = PURPOSES[found]
+            raise ModelNotFoundError(f"{directory} is a model that {purpose}; use {command}", code="wrong_model_kind")
         return
     hint = suggest_directory(directory, is_model) or HINT
     if directory.is_symlink() and not directory.exists():

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from dragoman.config import Recipe
+from dragoman.config import ForecasterRecipe, Recipe
 from dragoman.errors import DragomanError, OutputError
 from dragoman.files import MANIFEST, parse_json, sha256, staged, sync, write_atomically, write_manifest
+from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, WEIGHTS, hashed_files, save_tokenizers, verify_model
 from dragoman.text import Tokenizer
@@ -26,14 +27,14 @@ Arrays = Mapping[str, NDArray[Any]]
 def save_model(
     out: Path,
     *,
-    recipe: Recipe,
-    info: ModelInfo,
+    recipe: Recipe | ForecasterRecipe,
+    info: ModelInfo | ForecastInfo,
     weights: Arrays,
-    tokenizers: tuple[Tokenizer, Tokenizer],
+    tokenizers: tuple[Tokenizer, Tokenizer] | None,
     card: str,
     staging: Path | None = None,
 ) -> None:
-    """Write a model directory, or raise OutputError and leave nothing behind.
+    """Write a model directory, or raise OutputError and leave nothing behind; forecasters have no tokenizers.
 
     A new directory is written under another name, then renamed. If `out` has other content, `staging` is a directory
     inside it: the files are written there, then moved into `out`, the manifest last.
@@ -41,7 +42,8 @@ def save_model(
 
     def write(directory: Path) -> None:
         write_model_files(directory, recipe, info, weights)
-        save_tokenizers(directory, *tokenizers)
+        if tokenizers is not None:
+            save_tokenizers(directory, *tokenizers)
         (directory / CARD).write_text(card, encoding="utf-8")
         mode = (directory / CARD).stat().st_mode
         for file in directory.iterdir():  # safetensors writes files that only their owner can read
@@ -67,7 +69,9 @@ def save_model(
         raise OutputError(f"cannot write {out}: {reason}") from None
 
 
-def write_model_files(directory: Path, recipe: Recipe, info: ModelInfo, weights: Arrays) -> None:
+def write_model_files(
+    directory: Path, recipe: Recipe | ForecasterRecipe, info: ModelInfo | ForecastInfo, weights: Arrays
+) -> None:
     """Write weights, recipe and `model.json` into a directory."""
     save_file(dict(weights), directory / WEIGHTS)
     (directory / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")

@@ -1,21 +1,19 @@
-"""The weights of a model directory as NumPy views of the mapped file, and their expected names and shapes."""
+"""The weights of a model directory as NumPy arrays, and the names and shapes they must have."""
 
 from __future__ import annotations
 
-import errno
 import math
 import mmap
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
-from dragoman.files import parse_json
 from dragoman.modeldir.layout import INFO, RECIPE, WEIGHTS
+from dragoman.modeldir.tensor_file import read_tensor_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,73 +28,32 @@ EMBEDDING_TABLES: Final = {
 
 
 class Weights(dict[str, "NDArray[np.float32]"]):
-    """Tensors by name, as views of the mapped file or of a copy in memory."""
+    """Tensors by name, each a view of a copy of the file in memory."""
 
-    def __init__(self, path: Path, file: mmap.mmap) -> None:
+    def __init__(self, path: Path, memory: mmap.mmap) -> None:
         super().__init__()
-        self.path, self.file = path, file
+        self.path, self.memory = path, memory
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Drop all other tensors of a copy in memory, and free their pages."""
-        base = np.frombuffer(self.file, np.uint8).ctypes.data
+        """Drop all other tensors, and free whole pages of theirs."""
+        base = np.frombuffer(self.memory, np.uint8).ctypes.data
         for name in [name for name in self if name not in names]:
             first = self[name].ctypes.data - base
             start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
             length = (first + self.pop(name).nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
             if length > 0:
-                self.file.madvise(mmap.MADV_DONTNEED, start, length)
-
-
-def map_weights(directory: Path) -> Weights | None:
-    """Map the tensors of `model.safetensors`; return None if any is not float32.
-
-    The format: the length of the header; a JSON header with type, shape and offsets of each tensor; the tensors.
-    """
-    return _read(directory / WEIGHTS, lambda file: mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                self.memory.madvise(mmap.MADV_DONTNEED, start, length)
 
 
 def read_weights(directory: Path) -> Weights | None:
-    """Read the tensors into memory, for processes that must survive changes of the file."""
-    return _read(directory / WEIGHTS, _copy)
-
-
-def _copy(file: BinaryIO) -> mmap.mmap:
-    before = os.fstat(file.fileno())
-    if not before.st_size:
-        raise ValueError("it is empty")
-    copied = mmap.mmap(-1, before.st_size)
-    view, done = memoryview(copied), 0
-    while n := file.readinto(view[done:]) if done < before.st_size else 0:  # type: ignore[attr-defined]
-        done += n
-    after = os.fstat(file.fileno())
-    if done < before.st_size or (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise ValueError("it changed while it was read")
-    return copied
-
-
-def _read(path: Path, take: Callable[[BinaryIO], mmap.mmap]) -> Weights | None:
-    try:
-        with path.open("rb") as file:
-            mapped = take(file)
-        return _views(path, mapped)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
-            raise MemoryError(f"not enough memory for the weights in {path}") from None
-        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
-
-
-def _views(path: Path, mapped: mmap.mmap) -> Weights | None:
-    start = 8 + int.from_bytes(mapped[:8], "little")
-    header: dict[str, Any] = parse_json(mapped[8:start])
-    header.pop("__metadata__", None)
-    found = Weights(path, mapped)
-    for name, about in header.items():
-        if about["dtype"] != "F32":
-            return None
-        (first, last), shape = about["data_offsets"], tuple(about["shape"])
-        if min((*shape, first)) < 0 or last - first != 4 * math.prod(shape):
-            raise ValueError(f"{name} of shape {shape} lies from byte {first} to {last}")
-        found[name] = np.frombuffer(mapped, np.float32, math.prod(shape), start + first).reshape(shape)
+    """Read `model.safetensors` into memory; None if some tensors are not float32."""
+    path = directory / WEIGHTS
+    memory, tensors = read_tensor_file(path)
+    if any(tensor.dtype != "F32" for tensor in tensors.values()):
+        return None
+    found = Weights(path, memory)
+    for name, tensor in tensors.items():
+        found[name] = np.frombuffer(memory, np.float32, math.prod(tensor.shape), tensor.first).reshape(tensor.shape)
     return found
 
 

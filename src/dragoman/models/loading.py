@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from numpy.typing import NDArray
@@ -16,12 +16,20 @@ from dragoman.files import verify_manifest
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import EDITABLE, INFO, RECIPE, REQUIRED, WEIGHTS
 from dragoman.modeldir.locate import read_recipe
+from dragoman.modeldir.tensor_file import ITEM_BYTES, read_tensor_file
 from dragoman.modeldir.weights import check_tensors
 from dragoman.models.bottleneck import Bottleneck
 from dragoman.models.convolutional import Convolutional
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.recurrent import Recurrent
 from dragoman.models.transformer import Transformer
+
+TENSOR_TYPES: Final = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "C64": torch.complex64,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
+}  # fmt: skip
 
 
 def build_model(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int) -> EncoderDecoder:
@@ -88,17 +96,20 @@ def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) 
 
 def load_weights(directory: Path) -> dict[str, Tensor]:
     """Load the weights of a model directory."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    return read_tensors(directory / WEIGHTS)
 
-    path = directory / WEIGHTS
-    try:
-        weights: dict[str, Tensor] = load_file(path)
-    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise DamagedError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
-        ) from None
-    return weights
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; what happens to the file afterwards does not matter."""
+    memory, tensors = read_tensor_file(path)
+    content = torch.frombuffer(memory, dtype=torch.uint8)
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        part = content[tensor.first : tensor.last]
+        if tensor.first % ITEM_BYTES[tensor.dtype]:  # only other programs write tensors that are not aligned
+            part = part.clone()
+        found[name] = part.view(TENSOR_TYPES[tensor.dtype]).reshape(tensor.shape)
+    return found
 
 
 def as_arrays(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:

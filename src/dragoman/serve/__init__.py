@@ -1,1 +1,1 @@
-"""A Translator behind HTTP: an API, a page, and promises under load (docs/howto/serving.md)."""
+"""Serve translators over HTTP: API, web page, fair scheduling and limits (docs/howto/serving.md)."""

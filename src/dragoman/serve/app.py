@@ -10,22 +10,22 @@ from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp
 
 from dragoman import __version__
-from dragoman.serve.access import Access
-from dragoman.serve.api import api_router
+from dragoman.serve.api.libretranslate import libretranslate_router
+from dragoman.serve.api.routes import api_router
 from dragoman.serve.errors import add_handlers
-from dragoman.serve.libretranslate import libretranslate_router
-from dragoman.serve.middleware import Log, Middleware
+from dragoman.serve.http.access import Access
+from dragoman.serve.http.middleware import Log, Middleware
 from dragoman.serve.service import Service
 
 MEDIA_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 PAGES: Final = {"/": "index.html", "/docs": "docs.html"}
-DESCRIPTION: Final = "Translation by your own models. Errors are {error: {code, message}}."
+DESCRIPTION: Final = "Translation with your own models. Errors have the form {error: {code, message}}."
 
 
 def create_app(
     service: Service, root_path: str = "", log: Log = lambda *_: None, access: Access | None = None
 ) -> ASGIApp:
-    """The application of a service."""
+    """Create the application of a service."""
     app = FastAPI(title="Dragoman", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
     app.include_router(api_router(service))
     app.include_router(libretranslate_router(service))
@@ -37,7 +37,7 @@ def create_app(
 
 
 def page_router() -> tuple[APIRouter, list[str]]:
-    """The routes of the pages and the files that they load, and their paths."""
+    """The routes of the web pages and their files, and the paths."""
     router = APIRouter(include_in_schema=False)
     web = files("dragoman.serve") / "web"
     loaded = sorted(entry.name for entry in web.iterdir() if not entry.name.endswith(".html"))
@@ -49,7 +49,7 @@ def page_router() -> tuple[APIRouter, list[str]]:
 
 
 def file_handler(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
-    """A handler that returns a file; browsers revalidate it, so page and server have the same version."""
+    """A handler that returns a file; browsers revalidate it, so that page and server match."""
 
     async def handle() -> Response:
         return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})

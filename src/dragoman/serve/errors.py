@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from dragoman.errors import DragomanError, SearchError, TextError, shortage
 from dragoman.values import describe_value, suggest
 
-# JSON Schema's types and bounds, in words.
+# English for the types and bounds of JSON Schema.
 TYPES: Final = {
     "integer": ("an integer", "integers"),
     "number": ("a number", "numbers"),
@@ -32,15 +32,15 @@ LIBRETRANSLATE_PATHS: Final = ("/translate", "/detect", "/languages", "/frontend
 
 
 class RequestError(DragomanError):
-    """A request that is rejected, with the HTTP status of the response."""
+    """A rejected request, with the HTTP status of the response."""
 
     def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
-        # what a client sent may be half a character, or megabytes
+        # a value from a client may contain lone surrogates, or be megabytes long
         super().__init__(shorten_message(message).encode("utf-8", "replace").decode(), code=code)
         self.status, self.retry_after = status, retry_after
 
     def response(self, path: str = "") -> JSONResponse:
-        """The response as JSON; LibreTranslate's paths have LibreTranslate's form."""
+        """The response as JSON; LibreTranslate's paths have LibreTranslate's format."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Basic realm="dragoman", charset="UTF-8"'
@@ -51,12 +51,12 @@ class RequestError(DragomanError):
 
 
 def shorten_message(message: str) -> str:
-    """A message of bounded length; its end, which says what to do, is kept."""
+    """Shorten a long message; keep its end, which says what to do."""
     return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE // 2]}...{message[-MAX_MESSAGE // 2 :]}"
 
 
 def to_request_error(error: BaseException) -> RequestError:
-    """The response to an exception; an unexpected one reveals nothing."""
+    """Convert an exception to an error response; unexpected ones reveal nothing."""
     if shortage(error) is not None:
         return RequestError(503, "out_of_memory", "the server is out of memory; send less text at a time", 5)
     match error:
@@ -73,7 +73,7 @@ def to_request_error(error: BaseException) -> RequestError:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Answer every error of an app in the same form."""
+    """Give all errors of an app the same format."""
 
     async def handle_error(request: Request, error: Exception) -> JSONResponse:
         return to_request_error(error).response(request.url.path)
@@ -105,8 +105,9 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def validation_error(errors: Sequence[Mapping[str, Any]], body: type[BaseModel]) -> RequestError:
-    """The first error of a request body, explained by the schema of `body`."""
-    first = next((error for error in errors if error["type"] == "too_long"), errors[0])  # a list is not a string either
+    """Describe the first error of a request body, with the schema of `body`."""
+    # a list that is too long is not a string either: report its length
+    first = next((error for error in errors if error["type"] == "too_long"), errors[0])
     location = [part for part in first["loc"] if part != "body"]
     kind, context = str(first["type"]), first.get("ctx") or {}
     if kind == "json_invalid":

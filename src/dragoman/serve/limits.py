@@ -8,38 +8,38 @@ from typing import Final
 from dragoman.errors import SearchError
 from dragoman.search.types import MAX_BEAM, check_integer
 
-BYTES_PER_CHARACTER: Final = 12  # in JSON at most, as in \ud83d\ude00
-SMALL_BODY_BYTES: Final = 1 << 16  # bodies up to this size do not count towards the memory of large bodies
-MAX_LARGE_BODIES: Final = 4  # bodies of the maximum size that fit into memory at once
-MAX_LENGTH_TOKENS: Final = 500  # of `extra_length` and `min_length`
+BYTES_PER_CHARACTER: Final = 12  # at most in JSON, as in \ud83d\ude00
+SMALL_BODY_BYTES: Final = 1 << 16  # bodies up to this size do not count as large
+MAX_LARGE_BODIES: Final = 4  # of the maximum size, in memory at once
+MAX_LENGTH_TOKENS: Final = 500  # maximum of `extra_length` and `min_length`
 MAX_ATTENTION_CHARACTERS: Final = 1_000  # weights grow with the square of the length
 MAX_ATTENTION_CELLS: Final = 500_000  # source tokens x target tokens; 3 MB of JSON
-MAX_TEXTS: Final = 20_000  # in one request
-MAX_SENTENCES: Final = 50_000  # in one request, however short: each takes memory besides its characters
-MAX_REQUIRED: Final = 50  # phrases in one request
+MAX_TEXTS: Final = 20_000  # per request
+MAX_SENTENCES: Final = 50_000  # per request: each takes memory in addition to its characters
+MAX_REQUIRED: Final = 50  # phrases per request
 MAX_AVOIDED: Final = 200
 MAX_TERMS: Final = 1_000
-MAX_CONSTRAINT_CHARACTERS: Final = 2_000  # constraint tables take kilobytes for each
-BODY_SECONDS: Final = 5.0  # that a body may take to arrive, and one more for each so many bytes:
+MAX_CONSTRAINT_CHARACTERS: Final = 2_000  # constraint tables take kilobytes per character
+BODY_SECONDS: Final = 5.0  # to receive a body, plus one second for each of these:
 BODY_BYTES_PER_SECOND: Final = 4_096
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits that an operator chooses."""
+    """The limits that the operator sets."""
 
-    max_queue: int = 256  # requests being read, queued or translated
-    max_client_requests: int | None = None  # of one client; None is a quarter of max_queue
-    max_characters: int = 1_000_000  # of a request
-    max_work: int = 4_000_000  # output tokens x beam of a request, as estimated from its text
-    max_reply: int = 32_000_000  # bytes of a reply, about
+    max_queue: int = 256  # open requests: being read, queued or translated
+    max_client_requests: int | None = None  # per client; None is a quarter of max_queue
+    max_characters: int = 1_000_000  # per request
+    max_work: int = 4_000_000  # output tokens x beam per request, estimated from its text
+    max_reply: int = 32_000_000  # approximate bytes per reply
     timeout: float = 60.0  # seconds from request head to response
     max_beam: int = 16
-    max_batch: int | None = None  # sentences; None leaves it to the engine
-    beam: int = 4  # for requests without one
+    max_batch: int | None = None  # sentences per batch; None is the choice of the engine
+    beam: int = 4  # default of requests
 
     def __post_init__(self) -> None:
-        """Reject limits that no server can keep."""
+        """Check the limits."""
         for name, maximum in (
             ("max_queue", 100_000),
             ("max_characters", 100_000_000),
@@ -62,5 +62,5 @@ class Limits:
 
     @property
     def max_bytes(self) -> int:
-        """The largest body: any text of `max_characters` fits, however it is escaped in JSON."""
+        """The maximum body size: any text of `max_characters` fits, however it is escaped in JSON."""
         return BYTES_PER_CHARACTER * self.max_characters + SMALL_BODY_BYTES

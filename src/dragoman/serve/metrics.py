@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a time of creation for each series helps nobody here
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
 
 class ServerMetrics:
-    """Counters of one server, in a registry of its own; thread-safe."""
+    """The metrics of one server, in a separate registry; thread-safe."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -45,7 +45,7 @@ class ServerMetrics:
         self._batch_seconds.observe(seconds)
 
     def count_dropped(self, reason: str) -> None:
-        """Count a request that is dropped: past its deadline, or the client disconnected."""
+        """Count a dropped request: it missed its deadline, or the client disconnected."""
         self._dropped.labels(reason).inc()
 
     def add_gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
@@ -53,7 +53,7 @@ class ServerMetrics:
         Gauge(name, description, registry=self.registry).set_function(value)
 
     def value(self, name: str, **labels: str) -> float:
-        """The current value of one series; 0 if nothing was counted."""
+        """The current value of a series; 0 if nothing was counted."""
         return self.registry.get_sample_value(name, labels) or 0.0
 
     def text(self) -> str:

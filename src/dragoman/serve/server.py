@@ -14,14 +14,15 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from dragoman.errors import DragomanError
-from dragoman.serve.connections import Connection, ShortageHandler, raise_descriptor_limit
+from dragoman.serve.http.connections import Connection, ShortageHandler, raise_descriptor_limit
 from dragoman.serve.service import Service
 
 SHUTDOWN_SECONDS: Final = 2  # beyond the deadline, for responses that are being written at shutdown
-SWITCH_SECONDS: Final = 0.001  # after which a thread that parses or translates lets the event loop run
+SWITCH_SECONDS: Final = 0.001  # switch interval: a busy thread yields to the event loop this soon
 BACKLOG: Final = 512
 
 
@@ -75,11 +76,12 @@ class Server(uvicorn.Server):
         self.service, self.on_listening, self.on_hangup = service, on_listening, on_hangup
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and call back."""
+        """Start listening, then call `on_listening`."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(ShortageHandler(self.server_state.connections))
         if self.on_hangup is not None and hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, self.on_hangup)
+        await run_in_threadpool(int)  # import what streaming needs now: later it would block the event loop
         await super().startup(sockets)
         if self.started:
             self.on_listening()

@@ -1,4 +1,4 @@
-"""From a request to its translations: split texts, queue their sentences, wait, and join the results."""
+"""Translate requests: split texts, queue their sentences, wait, and join the results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from typing import Final
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
-from dragoman.serve.budget import (
+from dragoman.serve.api.schema import SearchSettings, TranslateRequest
+from dragoman.serve.errors import RequestError
+from dragoman.serve.limits import MAX_ATTENTION_CELLS, MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
+from dragoman.serve.metrics import ServerMetrics
+from dragoman.serve.models.served_model import ServedModel
+from dragoman.serve.offload import offload
+from dragoman.serve.scheduling.budget import (
     Meter,
     check_added_length,
     check_reply,
@@ -21,27 +27,23 @@ from dragoman.serve.budget import (
     estimate_tokens,
     estimate_work,
 )
-from dragoman.serve.errors import RequestError
-from dragoman.serve.limits import MAX_ATTENTION_CELLS, MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
-from dragoman.serve.metrics import ServerMetrics
-from dragoman.serve.models import ServedModel
-from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
-from dragoman.serve.schema import SearchSettings, TranslateRequest
-from dragoman.serve.worker import Throughput, Worker
+from dragoman.serve.scheduling.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
+from dragoman.serve.scheduling.throughput import Throughput
+from dragoman.serve.scheduling.worker import Worker
 from dragoman.translation.result import Translation, join_texts
 from dragoman.translation.segmentation import Layout, Segmenter
 from dragoman.values import suggest
 
-LARGE_CHARACTERS: Final = 20_000  # from here on work is done in a thread, to keep the event loop responsive
+LARGE_CHARACTERS: Final = 20_000  # larger requests are prepared in a thread, to keep the event loop responsive
 DEFAULT_BATCH: Final = 64
-MAX_SENTENCE_BYTES: Final = 2_000  # of a queued sentence; the translator splits it further where it must
-BYTES_PER_TOKEN: Final = 8  # at most, of what a model can translate at once
+MAX_SENTENCE_BYTES: Final = 2_000  # per queued sentence; the translator splits it further if needed
+BYTES_PER_TOKEN: Final = 8  # at most, for the longest input of a model
 WaitDisconnected = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who waits for a reply: until when (in the event loop's time), and whether it is still there."""
+    """Who waits for a reply: the deadline in the event loop's time, a wait for disconnection, and the client."""
 
     deadline: float
     disconnected: WaitDisconnected
@@ -68,11 +70,11 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether new requests are answered."""
+        """Whether new requests are accepted."""
         return self.worker.alive and not self.shutting_down
 
     def model(self, name: str | None) -> ServedModel:
-        """A model by name; the first without one."""
+        """Find a model by name; None is the default model."""
         if name is None:
             return self.models[self.default]
         if name not in self.models:
@@ -80,7 +82,7 @@ class Service:
         return self.models[name]
 
     def batch_settings(self, body: SearchSettings) -> BatchSettings:
-        """The settings of a request, within the limits of this server."""
+        """Convert the settings of a request; reject those over the limits of the server."""
         n_best, sampling, alignment = 1, None, False
         if isinstance(body, TranslateRequest):
             n_best, alignment = body.n_best, body.alignments
@@ -107,34 +109,34 @@ class Service:
         return BatchSettings(model, search, alignment, to=to, constraints=constraints, terms=terms)
 
     def check_size(self, texts: Sequence[str]) -> int:
-        """The number of characters, at least one for each text; reject too many, and invalid Unicode."""
+        """Count characters, at least one per text; reject too many, and invalid Unicode."""
         size = sum(max(1, len(text)) for text in texts)
         if size > self.limits.max_characters:
             limit = f"this server accepts {self.limits.max_characters:,} per request"
-            message = f"got {size:,} characters; {limit}: send the texts in several requests"
+            message = f"got {size:,} characters; {limit}; send the texts in several requests"
             raise RequestError(413, "too_large", message)
         for number, text in enumerate(texts, 1):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                half = f"half a UTF-16 pair, U+{ord(text[error.start]):04X}"
-                message = f"text {number} has {half}, at character {error.start}; send the whole character"
+                surrogate = f"the unpaired surrogate U+{ord(text[error.start]):04X}"
+                message = f"text {number} has {surrogate} at character {error.start}; send valid Unicode"
                 raise RequestError(422, "invalid_character", message) from None
         return size
 
     async def translate(self, texts: Sequence[str], settings: BatchSettings, caller: Caller) -> list[Translation]:
-        """The translation of each text by the deadline; dropped if the client disconnects."""
+        """Translate texts by the deadline; drop them if the client disconnects."""
         large = len(texts) + sum(map(len, texts)) > LARGE_CHARACTERS
         prepare = partial(self.prepare, texts, settings)
-        layouts, sentences, each = await asyncio.to_thread(prepare) if large else prepare()
+        layouts, sentences, each = await offload(prepare) if large else prepare()
         translations = await self.translate_sentences(sentences, each, caller)
         join = partial(join_texts, layouts, translations)
-        return await asyncio.to_thread(join) if large else join()
+        return await offload(join) if large else join()
 
     def prepare(
         self, texts: Sequence[str], settings: BatchSettings
     ) -> tuple[list[Layout], list[str], list[BatchSettings]]:
-        """The layouts of texts, their sentences, and the settings of each; reject what costs too much."""
+        """Split texts into sentences, with layouts and settings; reject requests that cost too much."""
         size = self.check_size(texts)
         check_reply(len(texts), size, settings.search, self.limits)
         check_added_length(texts, settings.search)
@@ -159,7 +161,7 @@ class Service:
     async def translate_with_attention(
         self, text: str, settings: BatchSettings, caller: Caller, translation: str | None = None
     ) -> Translation:
-        """The translation of one line, with its alignment and attention; a given one needs no search."""
+        """Translate one line with alignment and attention; a given translation needs no search."""
         settings = replace(settings, alignment=True, attention=True, translation=translation)
         self.check_size([text] if translation is None else [text, translation])
         check_added_length([text], settings.search)
@@ -173,7 +175,7 @@ class Service:
     async def translate_sentences(
         self, sentences: Sequence[str], settings: Sequence[BatchSettings], caller: Caller
     ) -> list[Translation]:
-        """The translation of each sentence, through the queue."""
+        """Queue sentences, and wait for their translations."""
         if not sentences:
             return []
         loop = asyncio.get_running_loop()
@@ -184,7 +186,7 @@ class Service:
                 finished.set_result(None)
 
         def on_done(_: QueuedRequest) -> None:
-            with suppress(RuntimeError):  # the event loop has ended
+            with suppress(RuntimeError):  # the event loop has closed
                 loop.call_soon_threadsafe(finish)
 
         request = QueuedRequest(settings, sentences, on_done, caller.client, Meter(self.limits))
@@ -210,11 +212,13 @@ class Service:
         self.metrics.count_dropped("gone" if disconnected else "deadline")
         if disconnected:
             raise RequestError(499, "client_disconnected", "the client disconnected")
-        message = f"the translation was not ready within {self.limits.timeout:g} seconds; send less at a time, or later"
+        message = (
+            f"the translation was not ready within {self.limits.timeout:g} seconds; send less text, or retry later"
+        )
         raise RequestError(504, "deadline_exceeded", message)
 
     def replace_model(self, model: ServedModel) -> None:
-        """Serve a model in place of the one of the same name; accepted requests keep the one they started with."""
+        """Replace the model of the same name; accepted requests keep the old one."""
         self.models = {**self.models, model.name: model}
 
     def start(self) -> None:
@@ -228,16 +232,16 @@ class Service:
 
 
 def split_texts(segmenter: Segmenter, texts: Sequence[str], whole: bool) -> tuple[list[Layout], list[str]]:
-    """The layout of each text and the sentences of all, none much longer than the model can translate at once."""
+    """Split texts into sentences that are not much longer than the model can translate at once."""
     size = sum(map(len, texts))
     limit = max(200, min(MAX_SENTENCE_BYTES, BYTES_PER_TOKEN * segmenter.max_tokens))
-    if size:  # characters of several bytes have as many tokens in the worst case
+    if size:  # in the worst case, a character has one token per byte
         limit = max(50, limit * size // sum(len(text.encode()) for text in texts))
     return segmenter.split_texts(texts, "never" if whole else "auto", limit)
 
 
 def share_lengths(settings: BatchSettings, counts: Sequence[int]) -> list[BatchSettings]:
-    """The settings of each sentence of texts with so many sentences each; limits of length count once per text."""
+    """The settings of each sentence, given the sentences per text; the sentences of a text share its length limits."""
     shared = {n: replace(settings, search=settings.search.for_part(n)) for n in set(counts)}
     return [shared[n] for n in counts for _ in range(n)]
 
@@ -246,14 +250,14 @@ def check_cells(cells: int, maximum: int = MAX_ATTENTION_CELLS) -> None:
     """Reject attention with too many weights."""
     if cells > maximum:
         message = (
-            f"attention has up to {MAX_ATTENTION_CELLS:,} weights, source tokens x target tokens; this text has about "
-            f"{cells:,}; send a shorter one"
+            f"attention is limited to {MAX_ATTENTION_CELLS:,} weights, source tokens x target tokens; this text has "
+            f"about {cells:,}; send a shorter one"
         )
         raise RequestError(413, "over_budget", message)
 
 
 def parse_constraints(body: SearchSettings) -> tuple[Constraints | None, tuple[tuple[str, tuple[str, ...]], ...]]:
-    """The lexical constraints and terms of a request, if it has any, within the limits of the server."""
+    """Parse the lexical constraints and terms of a request; reject those over the limits of the server."""
     if not isinstance(body, TranslateRequest) or not (body.require or body.avoid or body.terms):
         return None, ()
     constraints, terms = Constraints.of(body.require, body.avoid), Terms(body.terms)
@@ -278,5 +282,5 @@ def check_terms(sentences: Sequence[str], entries: Sequence[tuple[str, tuple[str
 
 
 def count_characters(phrases: Iterable[str]) -> int:
-    """The characters of all phrases."""
+    """The total number of characters of phrases."""
     return sum(map(len, phrases))

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.errors import NotATokenizerError, TextError
 from dragoman.text.normalization import CACHED_WORDS, MARK, has_words, mark
-from dragoman.text.subword_sampling import DropStream, Lattice, bpe_dropout, sample_path, unigram_lattice
+from dragoman.text.subword_sampling.segmentation import DropStream, Lattice, bpe_dropout, sample_path, unigram_lattice
 from dragoman.text.token_table import FIRST_LEARNED, MARK_IDS, byte_ids
 from dragoman.text.tokenizer import ENCODE_BLOCK, SubwordTokenizer, pause_gc
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from dragoman.errors import TextError
 from dragoman.text.normalization import SPACELESS, VERSION, WordCache, mark, normalize
-from dragoman.text.subword_sampling import DropStream
+from dragoman.text.subword_sampling.segmentation import DropStream
 from dragoman.text.token_table import TokenTable, add_language_tokens, check_language_codes, split_language_tokens
 from dragoman.values import MAX_THREADS, render_value
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array
-    from dragoman.text.native_subword_sampling import NativeSampler
+    from dragoman.text.subword_sampling.native import NativeSampler
 
 ENCODE_BLOCK: Final = 1024
 """Texts encoded at once: enough to amortize a library call, few enough for the caches."""
@@ -219,7 +219,7 @@ class SubwordTokenizer(Tokenizer):
     @cached_property
     def native_sampler(self) -> NativeSampler | None:
         """The sampler in C; None if it cannot be built."""
-        from dragoman.text.native_subword_sampling import NativeSampler
+        from dragoman.text.subword_sampling.native import NativeSampler
 
         text = TokenTable(self.table.names[: self.first_target]) if self.targets else self.table
         return NativeSampler.build(self.kind, text, self.scores)

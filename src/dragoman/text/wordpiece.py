@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.errors import NotATokenizerError
 from dragoman.files import parse_json
 from dragoman.text.normalization import MARK
-from dragoman.text.subword_sampling import DropStream
+from dragoman.text.subword_sampling.segmentation import DropStream
 from dragoman.text.token_table import FIRST_LEARNED, byte_ids
 from dragoman.text.tokenizer import SubwordTokenizer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Final
 
 import torch
 
-from dragoman.config import Recipe, toml_value, unused_keys
-from dragoman.config.recipe import apply_changes
+from dragoman.config import Recipe, load_recipe, toml_value, unused_keys
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare_corpora
@@ -39,15 +37,6 @@ from dragoman.training.run_record import has_started, prepared_directory, with_t
 from dragoman.training.speed import Speed
 
 PROVISIONAL: Final = ("train.warmup_steps=0", "train.learning_rate=1.0")  # valid with any number of steps
-
-
-def load_recipe(recipe: Recipe | str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe, or that of a preset or TOML file, with `changes` such as "model.dropout=0.3"."""
-    if not isinstance(recipe, Recipe):
-        return Recipe.load(recipe, changes)
-    table = tomllib.loads(recipe.to_toml())
-    apply_changes(table, changes)
-    return Recipe.from_table(table)
 
 
 class TrainingPlan:

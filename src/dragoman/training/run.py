@@ -7,23 +7,25 @@ my-model/training/   what made it: run.json, metrics.jsonl, result.json, curve.p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from dragoman.config import Recipe
+from dragoman.config import ForecasterRecipe, Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, HeldLock, exclusive_lock, write_atomically
+from dragoman.modeldir.forecast_info import ForecastInfo
+from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.layout import TRAINING, verify_model
-from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.save import save_model
-from dragoman.models.loading import as_arrays, build_model, load_weights
+from dragoman.models.loading import as_arrays, build_model
 from dragoman.progress import Reporter
-from dragoman.text import vocabulary_sizes
+from dragoman.text import Tokenizer, vocabulary_sizes
 from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.distributed.ranks import Ranks
@@ -41,8 +43,10 @@ from dragoman.training.run_record import (
     read_record,
 )
 from dragoman.training.selection import SelectedWeights, select_weights
+from dragoman.training.starting_weights import load_starting_weights
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import Evaluate, Trainer
+from dragoman.training.workload import TranslationWorkload
 
 
 def is_finished(out: Path) -> bool:
@@ -82,7 +86,7 @@ def run_training(
         keep_freed_memory()
     model = new_model(prepared, recipe)
     if start_from is not None:
-        load_initial_weights(model, start_from, recipe.text.targets)
+        load_starting_weights(model, start_from, recipe.text.targets)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
         locks = list[HeldLock]()
@@ -95,7 +99,7 @@ def run_training(
         fine_tuning = start_from is not None
         trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, fine_tuning, locks)
         trainer.run()
-        write_model(trainer, prepared, recipe, out)
+        write_model(trainer, out, partial(write_result, out, prepared, recipe))
 
 
 def finish_run(
@@ -107,6 +111,12 @@ def finish_run(
         raise TrainingError(
             f"{out} is not a training run: {out / TRAINING / RUN} does not exist; give the --out of a training run",
             code="run_not_found",
+        )
+    if record.forecasts:
+        raise TrainingError(
+            f"{out} holds the training of a forecaster; run the same `dragoman forecast train` to continue it, with "
+            "`--set train.steps=N` to end it at a step that it has reached",
+            code="run_mismatch",
         )
     prepared, recipe = Prepared.open(prepared_directory(out), verify=True), record.full_recipe()
     evaluate = validation(prepared, recipe)
@@ -121,7 +131,7 @@ def finish_run(
                 code="checkpoint_not_found",
             )
         reporter.note(f"writing a model from step {trainer.state.step:,} of {recipe.train.steps:,}")
-        write_model(trainer, prepared, recipe, out, early=not trainer.finished())
+        write_model(trainer, out, partial(write_result, out, prepared, recipe), early=not trainer.finished())
     return recipe
 
 
@@ -147,9 +157,8 @@ def make_trainer(
         model,
         recipe.train,
         out / TRAINING,
-        lambda state: prepared.loader(recipe.data, rank=ranks.rank, world=ranks.world, state=state),
+        TranslationWorkload(prepared, recipe, ranks),
         d_model=recipe.model.d_model,
-        pad=PAD,
         evaluate=evaluate,
         fine_tuning=fine_tuning,
         reporter=reporter,
@@ -178,8 +187,14 @@ def writing_into(out: Path, locks: Sequence[HeldLock]) -> Iterator[None]:
         raise
 
 
-def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path, *, early: bool = False) -> None:
-    """Select the weights of the run and write its model; `early` means that the run can continue."""
+def write_model(
+    trainer: Trainer,
+    out: Path,
+    write: Callable[[SelectedWeights, Trainer, BaseModel | None, bool], None],
+    *,
+    early: bool = False,
+) -> None:
+    """Select the weights of the run and write its model with them; `early` means that the run can continue."""
     last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
     evaluate = trainer.evaluate
 
@@ -189,7 +204,7 @@ def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path,
             record = RunRecord.read(out / TRAINING / RUN)
             selected = select_weights(trainer, last, ema, evaluate, trainer.reporter)
         with trainer.writing():  # selecting takes a while
-            write_result(out, prepared, recipe, selected, trainer, record.base_model(), early)
+            write(selected, trainer, record.base_model(), early)
 
     trainer.ranks.broadcast(select_and_write)
 
@@ -210,41 +225,6 @@ def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
             f"{recipe.model.max_positions - 1}",
             code="text_too_long",
         )
-
-
-def load_initial_weights(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) -> None:
-    """Load the verified weights of a finished model into one of the same sizes, except for added target languages."""
-    base_targets = read_recipe(start_from).text.targets
-    verify_model(start_from)
-    added = len(targets) - len(base_targets)
-    weights = add_language_rows(load_weights(start_from), model.state_dict(), len(base_targets), added)
-    found, expected = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
-    for name in sorted({*found, *expected}):
-        if found.get(name) != expected.get(name):
-            raise TrainingError(
-                f"the weights of {start_from} do not fit the recipe: {name} has shape {found.get(name, 'none')} there, "
-                f"but the recipe needs {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
-                "out --recipe and --set model...",
-                code="weights_mismatch",
-            )
-    model.load_state_dict(weights)
-
-
-def add_language_rows(
-    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], languages: int, added: int
-) -> dict[str, Tensor]:
-    """The weights with a row for each of `added` target languages in every embedding that needs it.
-
-    Language tokens are the last of the vocabulary. A new row is the mean of the `languages` rows that are there, or
-    random if there are none.
-    """
-    extended = dict(weights)
-    for name, weight in weights.items():
-        shape = tuple(fresh[name].shape) if name in fresh else ()
-        if added > 0 and name.startswith("embeddings.") and shape == (len(weight) + added, *weight.shape[1:]):
-            rows = weight[-languages:].mean(0, keepdim=True).expand(added, *weight.shape[1:]) if languages else None
-            extended[name] = torch.cat([weight, fresh[name][-added:].to(weight) if rows is None else rows])
-    return extended
 
 
 def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter) -> HeldLock:
@@ -302,18 +282,32 @@ def write_result(
     """Write the model directory around the run that trained it."""
     info = trained_model_info(prepared, base)
     card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info, base)
+    save_result(out, selected, trainer, early, recipe, info, card, prepared.tokenizers)
+
+
+def save_result(
+    out: Path,
+    selected: SelectedWeights,
+    trainer: Trainer,
+    early: bool,
+    recipe: Recipe | ForecasterRecipe,
+    info: ModelInfo | ForecastInfo,
+    card: str,
+    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+) -> None:
+    """Write the result and the curve of a run, then its model."""
     try:
         result = {"steps": trainer.state.step, "weights": selected.name, "scores": dict(selected.scores)}
         if early:
             result["early"] = True
         write_atomically(out / TRAINING / RESULT_FILE, json.dumps(result, indent=1) + "\n")
-        draw_training_curves(list(trainer.metrics.read()), out / TRAINING / "curve.png")
+        draw_training_curves(list(trainer.metrics.read()), out / TRAINING / "curve.png", *trainer.workload.curve)
         save_model(
             out,
             recipe=recipe,
             info=info,
             weights=as_arrays(selected.weights),
-            tokenizers=prepared.tokenizers,
+            tokenizers=tokenizers,
             card=card,
             staging=out / TRAINING / "model",
         )

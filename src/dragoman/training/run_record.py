@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import torch
 
-from dragoman.config import Recipe
-from dragoman.config.recipe import rename_old_keys
+from dragoman.config import ForecasterRecipe, Recipe
+from dragoman.config.sectioned import rename_old_keys
 from dragoman.data.prepare.target_languages import check_targets_extend
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
@@ -127,25 +127,39 @@ class RunRecord:
         """The record of a run that has started."""
         try:
             record = cls(**parse_json(path.read_bytes(), finite=False))
-            record.full_recipe()
+            record.recipe_of_kind()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedError(
                 f"{path} cannot be read ({error}); restore it from a copy, or choose another --out", code="file_damaged"
             ) from None
         return record
 
-    def full_recipe(self) -> Recipe:
+    @property
+    def forecasts(self) -> bool:
+        """Whether the run trains a forecaster, not a translator."""
+        return "forecast" in self.recipe
+
+    def recipe_of_kind(self) -> Recipe | ForecasterRecipe:
         """The recipe of the run; unset keys are missing, because TOML has no null."""
-        return Recipe.from_table(
-            {name: {k: v for k, v in section.items() if v is not None} for name, section in self.recipe.items()}
-        )
+        table = {name: {k: v for k, v in section.items() if v is not None} for name, section in self.recipe.items()}
+        return ForecasterRecipe.from_table(table) if self.forecasts else Recipe.from_table(table)
+
+    def full_recipe(self) -> Recipe:
+        """The recipe of a run that trains a translator."""
+        recipe = self.recipe_of_kind()
+        if not isinstance(recipe, Recipe):
+            raise TrainingError(
+                "the directory holds the training of a forecaster, not of a translator; choose another --out",
+                code="run_mismatch",
+            )
+        return recipe
 
     def base_model(self) -> BaseModel | None:
         """The model that the run fine-tunes, if any."""
         return None if self.base is None else BaseModel.from_json(self.base)
 
 
-def as_plain_json(recipe: Recipe) -> dict[str, Any]:
+def as_plain_json(recipe: Recipe | ForecasterRecipe) -> dict[str, Any]:
     """The sections of a recipe with lists instead of tuples, as in a file."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
     return plain
@@ -178,7 +192,7 @@ def confirm_record(path: Path, now: RunRecord, reporter: Reporter, step: int = 0
     before = check_record(path, now)
     if before is not None:
         now = replace(now, base=before.base or now.base, changes=before.changes)
-        was, steps = before.full_recipe().train.steps, now.recipe["train"]["steps"]
+        was, steps = before.recipe_of_kind().train.steps, now.recipe["train"]["steps"]
         if was != steps:
             change = {"after_step": step, "was": was, "now": steps}
             now = replace(now, changes=[*before.changes, change])
@@ -203,7 +217,10 @@ def confirm_record(path: Path, now: RunRecord, reporter: Reporter, step: int = 0
 
 def differences(before: RunRecord, now: RunRecord) -> list[str]:
     """Each value that has changed; a setting that is newer than the run had its default."""
-    defaults = as_plain_json(Recipe())
+    if before.forecasts != now.forecasts:
+        purposes = ["forecasts series" if record.forecasts else "translates" for record in (before, now)]
+        return [f"the run trains a model that {purposes[0]}, not one that {purposes[1]}"]
+    defaults = as_plain_json(ForecasterRecipe() if now.forecasts else Recipe())
     found = []
     for section, settings in now.recipe.items():
         was: Mapping[str, Any] = {**defaults[section], **rename_old_keys(section, before.recipe.get(section, {}))}

@@ -10,7 +10,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.swapped_languages import Languages, detect_pair, sample_pairs, swapped_warning
 from dragoman.errors import DragomanError
 from dragoman.modeldir.info import language_codes, read_info
-from dragoman.text.language_detection import detection_available
+from dragoman.text.languages.detection import detection_available
 
 
 def swapped_corpora_warning(corpora: Sequence[Corpus], valid: Sequence[Corpus], start_from: Path | None) -> str | None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
-from dragoman.data.batch import Batch
-from dragoman.data.loader import Loader
 from dragoman.errors import DamagedError
 from dragoman.progress import Evaluation, Reporter
 from dragoman.training.checkpoints.checkpoint import Checkpoint, Checkpoints, TrainingState, Window
@@ -33,11 +32,11 @@ from dragoman.training.distributed.sharding import (
     should_shard,
 )
 from dragoman.training.interrupt import EvaluationAbandonedError, InterruptedTrainingError, StopRequest
-from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.optim.optimizer import Optimizer, learning_rate
 from dragoman.training.reporting.metrics import METRICS_FILE, MetricsLog
 from dragoman.training.steps.cuda_graph import CudaGraphSteps
 from dragoman.training.steps.eager import EagerSteps, StepResult, precision, supports_cuda_graph, wrap_task
+from dragoman.training.workload import TrainingBatch, Workload
 
 Evaluate = Callable[[nn.Module, Callable[[], None]], Evaluation]  # calls the function between batches: it may raise
 HIGHER_IS_BETTER = {"loss": False, "bleu": True}
@@ -51,10 +50,9 @@ class Trainer:
         model: nn.Module,
         recipe: TrainRecipe,
         directory: Path,
-        open_loader: Callable[[int], Loader],
+        workload: Workload,
         *,
         d_model: int,
-        pad: int,
         evaluate: Evaluate | None = None,
         fine_tuning: bool = False,
         reporter: Reporter,
@@ -63,13 +61,13 @@ class Trainer:
     ) -> None:
         self.writing = writing  # into the directory, on rank 0
         self.recipe, self.d_model, self.fine_tuning = recipe, d_model, fine_tuning
-        self.open_loader, self.evaluate, self.reporter, self.ranks = open_loader, evaluate, reporter, ranks
+        self.workload, self.evaluate, self.reporter, self.ranks = workload, evaluate, reporter, ranks
         self.directory, self.metrics = directory, MetricsLog(directory / METRICS_FILE)
         self.checkpoints = Checkpoints(directory / "checkpoints", reporter.note)
         self.sharded = should_shard(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)
         self.model = model if self.sharded else model.to(ranks.device)
-        task = TranslationLoss(self.model, recipe.label_smoothing, pad, recipe.r_drop)  # type: ignore[arg-type]
+        task = workload.loss(self.model)
         # Before the optimizer, because this shards the weights.
         self.task: nn.Module = Sharded(task, self.model, ranks) if self.sharded else task
         self.optimizer = Optimizer(self.model, recipe)
@@ -86,7 +84,7 @@ class Trainer:
         self.reporter.start_training(self.state.step, self.recipe.steps)
         try:
             if not self.finished():
-                with self.open_loader(self.state.loader) as loader, self.stop:
+                with self.workload.loader(self.state.loader) as loader, self.stop:
                     if self.fine_tuning and self.state.step == 0 and self.state.start is None:
                         self._evaluate_start()
                     if self.state.unevaluated:
@@ -103,7 +101,7 @@ class Trainer:
             return False
         return self.state.step >= self.recipe.steps or out_of_patience
 
-    def step(self, loader: Loader) -> None:
+    def step(self, loader: Iterator[Any]) -> None:
         """One step of the optimizer, and what is due after it."""
         began, state = time.perf_counter(), self.state
         batches = [next(loader) for _ in range(self.recipe.accumulate)]
@@ -122,15 +120,17 @@ class Trainer:
             self._account(result)
         self._after(stops)
 
-    def _steps_for(self, batch: Batch) -> EagerSteps | CudaGraphSteps:
+    def _steps_for(self, batch: TrainingBatch) -> EagerSteps | CudaGraphSteps:
         """CUDA-graph steps if such batches allow them, eager steps otherwise."""
         common = self.optimizer, self.recipe, self.autocast, self.ranks
         if not self.sharded and supports_cuda_graph(self.recipe, self.ranks, batch, self.model):
             for tensor in self.model.state_dict().values():
                 self.ranks.broadcast_tensor(tensor)
             weights = dict(self.model.named_parameters())
-            return CudaGraphSteps(self.task, *common, {average: weights[name] for name, average in self.ema.items()})
-        steps = EagerSteps(wrap_task(self.task, self.recipe, self.ranks), self.model, *common, self.ema)
+            ema = {average: weights[name] for name, average in self.ema.items()}
+            return CudaGraphSteps(self.task, *common, ema, self.workload.to_graph)
+        task, work = wrap_task(self.task, self.recipe, self.ranks), self.workload
+        steps = EagerSteps(task, self.model, *common, self.ema, work.to_device, work.empty_batch)
         steps.fix_bucket_order()
         return steps
 
@@ -139,7 +139,7 @@ class Trainer:
         if result.finite:
             self.state.skipped_in_a_row = 0
             self._count(result)
-            self.reporter.step_done(self.state.step, result.target, result.plain / result.target)
+            self.reporter.step_done(self.state.step, result.target, result.smoothed / result.target)
         else:
             self._skip(result)
 
@@ -194,8 +194,8 @@ class Trainer:
             self.save()
         if any(stops) and not self.finished():
             raise InterruptedTrainingError(
-                f"stopped after step {step}, which is saved; run the same command to resume, or `dragoman finish "
-                f"{self.directory.parent}` to write a model from the checkpoints so far",
+                f"stopped after step {step}, which is saved; run the same command to resume, or "
+                f"{self.workload.advice(self.directory.parent, step)}",
                 signal.SIGINT if stops[0] else signal.SIGTERM,
             )
 
@@ -218,7 +218,7 @@ class Trainer:
             entry = {
                 "step": self.state.step,
                 "loss": window.smoothed / window.target_tokens,
-                "nll": window.plain / window.target_tokens,
+                self.workload.figure: window.plain / window.target_tokens,
                 "learning_rate": learning_rate(self.recipe, self.d_model, self.state.step),
                 "gradient_norm": window.norm / window.steps,
                 "target_tokens": self.state.target_tokens,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis, Search
-from dragoman.translation.pipeline import language_tokens
 from dragoman.translation.result import Assembly, Translation
+from dragoman.translation.source_ids import language_tokens
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator

@@ -13,7 +13,7 @@ from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Sampling, Search, StopFlag, check_integer
 from dragoman.text import Tree
-from dragoman.text.language_codes import normalize_language
+from dragoman.text.languages.codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import describe_value, plural, suggest
 

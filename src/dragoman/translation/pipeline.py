@@ -12,13 +12,13 @@ from dragoman.engines.forced import attention_layer, select_head
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, WINDOW_CHARACTERS, Hypothesis, RecordedHead, Search
-from dragoman.text import Tokenizer, normalize
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.options import SplitMode, TranslationRequest
 from dragoman.translation.result import Assembly, Translation
 from dragoman.translation.segmentation import Ids, Layout, LineLayout, split_tokens
-from dragoman.values import describe_value, plural
+from dragoman.translation.source_ids import depths_of_texts, language_tokens
+from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
@@ -305,44 +305,7 @@ class Pipeline:
         return found
 
 
-def depths_of_texts(texts: Sequence[str], trees: TreeAligner) -> tuple[list[bytes], DragomanError | None]:
-    """The depths of each text up to the first with an invalid tree, and its error."""
-    found: list[bytes] = []
-    for text in texts:
-        try:
-            found.append(trees.byte_depths(normalize(text)))
-        except DragomanError as error:
-            return found, error
-    return found, None
-
-
 def with_all_trees_used(results: Iterator[T], trees: TreeAligner) -> Iterator[T]:
     """The results; raise at their end if trees are left over."""
     yield from results
     trees.check_finished()
-
-
-def language_tokens(tokenizer: Tokenizer, to: str | Sequence[str] | None, first: int, count: int) -> list[Ids]:
-    """The language token, if any, before each of `count` texts from number `first` on."""
-    if to is None:
-        return [()] * count
-    if isinstance(to, str):
-        return [(tokenizer.target_id(to),)] * count
-    codes = to[first : first + count]
-    if len(codes) < count:
-        message = f"got more texts than the {plural(len(to), 'language')} of `to`; give one for each, or one for all"
-        raise SearchError(message, code="count_mismatch")
-    return [(tokenizer.target_id(code),) for code in codes]
-
-
-def encode_sources(
-    translator: Translator, texts: Sequence[str], trees: TreeAligner | None, to: str | list[str] | None, first: int = 0
-) -> tuple[list[Ids], DragomanError | None]:
-    """The source ids of each text, unsplit, with language tokens or depths, up to the first invalid tree."""
-    tokenizer = translator.source
-    if trees is None:
-        before = language_tokens(tokenizer, to, first, len(texts))
-        return [(*token, *ids) for token, ids in zip(before, tokenizer.encode_many(texts), strict=True)], None
-    depths, error = depths_of_texts(texts, trees)
-    rows = tokenizer.encode_many(texts[: len(depths)])
-    return [attach_depths(ids, tokenizer, deep) for ids, deep in zip(rows, depths, strict=True)], error

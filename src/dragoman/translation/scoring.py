@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search
 from dragoman.text.trees.dependency import TreeAligner
-from dragoman.translation.pipeline import encode_sources
 from dragoman.translation.result import Scored
 from dragoman.translation.segmentation import Ids
+from dragoman.translation.source_ids import encode_sources
 from dragoman.values import describe_value, plural
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Mean, Sampling, Search, StopFlag, check_integer
 from dragoman.text import Tokenizer, Tree
-from dragoman.text.language_codes import normalize_language
+from dragoman.text.languages.codes import normalize_language
 from dragoman.text.line_lengths import LineLengths, common_lengths
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.options import (
@@ -42,9 +42,10 @@ from dragoman.translation.options import (
     resolve_search,
     resolve_target,
 )
-from dragoman.translation.pipeline import encode_sources, translate_stream, with_all_trees_used
+from dragoman.translation.pipeline import translate_stream, with_all_trees_used
 from dragoman.translation.result import Scored, Translation
 from dragoman.translation.segmentation import Ids, Segmenter
+from dragoman.translation.source_ids import encode_sources
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintCompiler

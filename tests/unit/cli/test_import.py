@@ -28,23 +28,17 @@ def test_places_that_are_no_models(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     empty, others = tmp_path / "empty", tmp_path / "others"
     empty.mkdir()
-    assert "is not a model that can be imported (it is empty); expected a directory of Opus-MT" in refused(
-        capsys, empty, "--out", out
-    )
+    assert "(it is empty)" in refused(capsys, empty, "--out", out)
     others.mkdir()
     (others / "notes.txt").write_text("nothing")
-    assert "can be imported (it has notes.txt)" in refused(capsys, others, "--out", out)
-    assert "notes.txt is not a file of PyTorch" in refused(capsys, others / "notes.txt", "--out", out)
+    assert "(it has notes.txt)" in refused(capsys, others, "--out", out)
+    assert "notes.txt" in refused(capsys, others / "notes.txt", "--out", out)
     for name in ("a.pt", "b.pt"):
         torch.save({"weights": torch.zeros(2)}, others / name)
-    assert "has a.pt, b.pt; expected a single one" in refused(capsys, others, "--out", out)
-    assert "a.pt is not a checkpoint of fairseq; it has weights; for a" in refused(
-        capsys, others / "a.pt", "--out", out
-    )
+    assert "a.pt, b.pt" in refused(capsys, others, "--out", out)
+    assert "it has weights" in refused(capsys, others / "a.pt", "--out", out)
     torch.save({"opt": Namespace(heads=8), "vocab": {"src": ["a"]}, "generator": {}, "model": {}}, others / "a.pt")
-    assert "is a checkpoint of OpenNMT-py, whose encoder reads sources without" in refused(
-        capsys, others / "a.pt", "--out", out
-    )
+    assert "OpenNMT-py" in refused(capsys, others / "a.pt", "--out", out)
     assert "is already a Dragoman model" in refused(capsys, model_at(tmp_path / "ours"), "--out", out)
     assert not out.exists() and not [*tmp_path.glob(".*")]
 

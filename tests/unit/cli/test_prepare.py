@@ -52,6 +52,13 @@ def test_a_preparation_from_start_to_end(tmp_path, capsys):
     assert "already prepared" in again.out and again.err == ""
 
 
+def test_preparing_imports_no_pytorch(tmp_path):
+    arguments = ["prepare", *put(tmp_path, "a", 60), "--out", str(tmp_path / "out"), "--processes", "1", *SMALL]
+    code = f"import sys; from dragoman.cli import main; main({arguments}); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert len(Prepared.open(tmp_path / "out").split()) == 57
+
+
 def test_several_corpora_of_every_form_with_weights(tmp_path):
     rows = [(f"seven houses {i}", f"sieben Häuser {i}") for i in range(50)]
     (tmp_path / "b.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in rows), encoding="utf-8")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from command_line import leave
+from command_line import leave, run_command
 from dragoman import Translator
 from dragoman.cli.input import stream_pairs
 from dragoman.errors import DataError
@@ -57,10 +56,8 @@ def numbers(capsys: pytest.CaptureFixture[str], *words: str) -> list[float]:
     return [float(line) for line in out.splitlines()]
 
 
-def run(*words: object, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "dragoman", "score", *map(str, words)], input=given, capture_output=True, check=False
-    )
+def run(*words: object, given: bytes = b"") -> CompletedProcess[bytes]:
+    return run_command("score", *words, given=given)
 
 
 def test_a_line_for_a_pair_in_every_form(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -120,7 +117,7 @@ def test_trees(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
         (["syntax", "tree.tsv"], "its dependency tree"),
         (["tiny", "tree.tsv", "--source-trees", "test.conllu"], "does not read trees"),
-        (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "a tree too many"),
+        (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "line with text"),
     ):
         code, _, err = leave(capsys, "score", *words, "--device", "cpu")
         assert code == 2 and said in err

@@ -14,7 +14,7 @@ from command_line import leave
 from dragoman.cli.commands.serve import log_request
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import ModelInfo
-from dragoman.serve.loading import model_directories, model_languages
+from dragoman.serve.models.loading import model_directories, model_languages
 from dragoman.serve.server import PortError, bind, server_url
 from raising import raises
 from small_model import model_at

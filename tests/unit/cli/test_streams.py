@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import run_command
 from dragoman.cli import decode_argument
 from dragoman.cli.input import check_uncompressed, parse_path, read_available, stream_lines
 from dragoman.cli.output import open_output, resolve_output
@@ -30,10 +31,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(verb: str, *arguments: object, given: bytes = b"", shell: str = "") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "dragoman", verb, *map(str, arguments)]
-    if shell:
-        command = ["bash", "-c", f"{' '.join(command)} {shell}"]
-    return subprocess.run(command, input=given, capture_output=True, check=False)
+    if not shell:
+        return run_command(verb, *arguments, given=given)
+    command = " ".join([sys.executable, "-m", "dragoman", verb, *map(str, arguments)])
+    return subprocess.run(["bash", "-c", f"{command} {shell}"], input=given, capture_output=True, check=False)
 
 
 def lines_of(verb: str, *arguments: object, given: bytes) -> list[bytes]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import run_command
 from dragoman.text import learn, load_tokenizer, normalize
 
 LINES = ["the old box", "", "we’ll see:  the box", "我们去学校。", "a\u2028b \x85 c", "<s> ▁ <0x41>", "the box 1987"]
@@ -24,8 +25,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(arguments: list[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "dragoman", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, check=False)
+    return run_command(*arguments, given=given)
 
 
 @pytest.mark.parametrize("options", [[], ["--ids"], ["--name", "target"]])

@@ -1,4 +1,4 @@
-"""`dragoman translate` as a program: one line per line of any content, and helpful errors."""
+"""`dragoman translate`: one line per line of any content, helpful errors, and pipes, terminals and signals."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import run_command
 from dragoman import Translator
 from dragoman.cli import main
 from dragoman.cli.output import LineReporter
@@ -31,7 +32,7 @@ def start(*arguments: object) -> list[str]:
 
 
 def run(*arguments: object, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(start(*arguments), input=given, capture_output=True, check=False)
+    return run_command("translate", *arguments, given=given)
 
 
 def translated(model: Path, texts: list[str]) -> list[str]:
@@ -222,7 +223,7 @@ def test_refusals_leave_with_2(model: Path, arguments: list[str], given: bytes, 
 
 
 def test_an_engine_that_cannot_be_had_is_refused_before_the_first_line(model: Path) -> None:
-    environment = {**os.environ, "DRAGOMAN_NATIVE": "0"}
+    environment = {**os.environ, "DRAGOMAN_NATIVE": "0"}  # read once in a process
     done = subprocess.run(
         start(model, "--engine", "native"), input=b"", env=environment, capture_output=True, check=False
     )

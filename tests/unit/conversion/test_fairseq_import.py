@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"decoder_embed_dim": 48},
         ("unsupported_setting", "encoder_embed_dim=24", "decoder_embed_dim=48"),
     ),
-    "a matrix more": ({"decoder_output_dim": 12}, ("unsupported_setting", "decoder_output_dim=12")),
+    "a projection": ({"decoder_output_dim": 12}, ("unsupported_setting", "decoder_output_dim=12")),
     "pruned": ({"encoder_layers_to_keep": "0,1"}, ("unsupported_setting", "encoder_layers_to_keep='0,1'")),
     "activation": ({"activation_fn": "gelu_fast"}, ("unsupported_setting", "activation_fn='gelu_fast'")),
     "fewer layers": ({"encoder_layers": 2}, ("weights_mismatch",)),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from dragoman.conversion.from_fairseq import as_dict
-from dragoman.conversion.pickle_reader import Opaque
+from dragoman.conversion.pickle_objects import Opaque
 from dragoman.conversion.torch_file import TorchFile
 from dragoman.errors import ConversionError
 from hostile_files import (

@@ -10,7 +10,8 @@ import pytest
 
 from dragoman import Translator
 from dragoman.config import ModelRecipe
-from dragoman.engines.ctranslate2 import CTranslate2Engine, to_ctranslate2, unsupported_by_ctranslate2
+from dragoman.engines.ctranslate2 import CTranslate2Engine
+from dragoman.engines.ctranslate2_conversion import to_ctranslate2, unsupported_by_ctranslate2
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.cache import CacheError

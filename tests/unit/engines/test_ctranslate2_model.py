@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from dragoman.engines.ctranslate2 import to_ctranslate2
+from dragoman.engines.ctranslate2_conversion import to_ctranslate2
 from dragoman.errors import DamagedError, DragomanError, ModelNotFoundError, OutputError
 from raising import raises
 from small_model import model_at
@@ -20,13 +20,13 @@ def test_weights_that_are_not_the_recipes(tmp_path: Path) -> None:
     file = model_at(tmp_path / "m") / "model.safetensors"
     whole = load_file(file)
     name = "decoder.1.cross.key_value.weight"
-    for tensors, message in (
-        ({n: w for n, w in whole.items() if n != name}, f"has no tensor {name}"),
-        ({**whole, name: whole[name][:-1].copy()}, f"tensor {name} of shape (11, 6)"),
-        ({**whole, "more": np.zeros(3, np.float32)}, "has a tensor more"),
+    for tensors, mention in (
+        ({n: w for n, w in whole.items() if n != name}, name),
+        ({**whole, name: whole[name][:-1].copy()}, "(11, 6)"),
+        ({**whole, "more": np.zeros(3, np.float32)}, "tensor more"),
     ):
         save_file(tensors, file)
-        with raises(DamagedError, "weights_mismatch", message):
+        with raises(DamagedError, "weights_mismatch", mention):
             to_ctranslate2(tmp_path / "m", tmp_path / "out")
     with raises(ModelNotFoundError, "not_a_model", "recipe.toml"):
         to_ctranslate2(tmp_path, tmp_path / "out")

@@ -15,7 +15,7 @@ from dragoman.cpu import available_cores
 from dragoman.engines.base import Capabilities, EngineRequest
 from dragoman.engines.cuda.engine import CudaEngine
 from dragoman.engines.native import default_threads
-from dragoman.engines.select import ENGINES, PRECISIONS, EngineSelector, Unsupported, choose
+from dragoman.engines.select import ENGINES, PRECISIONS, EngineSelector, Unsupported, choose_engine
 from dragoman.engines.specs import CTRANSLATE2, CUDA, NATIVE, SPECS, TORCH
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
@@ -107,7 +107,7 @@ def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> N
     ],
 )
 def test_the_first_engine_that_supports_a_request_is_chosen(request_: EngineRequest, chosen: str | None) -> None:
-    found = choose(request_, SPECS)
+    found = choose_engine(request_, SPECS)
     if chosen is None:
         assert isinstance(found, Unsupported) and set(found.missing) == set(ENGINES) and all(found.missing.values())
     else:
@@ -240,7 +240,7 @@ def test_without_room_to_convert_auto_goes_on(
             with staged(place), staged(place):
                 raise AssertionError("two wrote at once")
 
-        monkeypatch.setattr("dragoman.engines.ctranslate2.to_ctranslate2", busy)
+        monkeypatch.setattr("dragoman.engines.ctranslate2_conversion.to_ctranslate2", busy)
     translator = Translator.load(directory, device="cpu")
     assert translator.engines.for_request(EngineRequest()).name == "torch"
     assert translator.translate("the old box", max_length=5).tokens

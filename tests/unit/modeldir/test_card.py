@@ -42,7 +42,7 @@ def test_an_edited_card_changes_nothing(models: Path, tmp_path: Path, kind: str)
 
 @pytest.mark.parametrize("kind", ["trained", "averaged", "imported"])
 def test_a_model_without_its_card_is_served_with_its_languages(models: Path, tmp_path: Path, kind: str) -> None:
-    loading = pytest.importorskip("dragoman.serve.loading", reason="needs fastapi", exc_type=ImportError)
+    loading = pytest.importorskip("dragoman.serve.models.loading", reason="needs fastapi", exc_type=ImportError)
     model = tmp_path / "renamed"
     shutil.copytree(models / kind, model, ignore=shutil.ignore_patterns(CARD))
     served = loading.load_served_model("mine", model, 1, device="cpu", engine="torch")

@@ -13,7 +13,7 @@ from dragoman.errors import DamagedError, DragomanError, NotATokenizerError, Rec
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import load_tokenizers
 from dragoman.modeldir.locate import read_recipe
-from dragoman.modeldir.weights import map_weights
+from dragoman.modeldir.weights import read_weights
 from raising import raises
 from small_model import model_at
 
@@ -105,4 +105,4 @@ def test_recipe_toml(model: Path, text: str) -> None:
 def test_the_header_of_weights(model: Path, about: str) -> None:
     (model / "model.safetensors").write_bytes(struct.pack("<Q", len(about)) + about.encode() + bytes(16))
     with raises(DamagedError, "file_damaged", "model.safetensors"):
-        map_weights(model)
+        read_weights(model)

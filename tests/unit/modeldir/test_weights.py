@@ -1,4 +1,4 @@
-"""Memory-mapped weights equal those read by safetensors; weights of another model are rejected."""
+"""Weights equal those read by safetensors; weights of another model are rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
-from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, read_weights, tensor_layout
+from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, read_weights, tensor_layout
 from dragoman.models.loading import build_model
 from raising import raises
 
@@ -21,11 +21,10 @@ def test_the_tensors_of_the_file(tmp_path: Path) -> None:
     shapes = {"b": (3, 5), "a": (7,), "c": (2, 1, 4)}
     made = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     save_file(made, tmp_path / "model.safetensors", metadata={"format": "np"})
-    for read in (map_weights, read_weights):
-        found = read(tmp_path)
-        assert found is not None and found.keys() == made.keys()
-        for name, tensor in load_file(tmp_path / "model.safetensors").items():
-            np.testing.assert_array_equal(found[name], tensor)
+    found = read_weights(tmp_path)
+    assert found is not None and found.keys() == made.keys()
+    for name, tensor in load_file(tmp_path / "model.safetensors").items():
+        np.testing.assert_array_equal(found[name], tensor)
 
 
 def test_weights_in_memory_do_not_follow_the_file(tmp_path: Path) -> None:
@@ -48,7 +47,7 @@ def test_an_empty_file_is_damaged(tmp_path: Path) -> None:
 
 def test_other_types_are_not_taken(tmp_path: Path) -> None:
     save_file({"a": np.zeros(3, np.float16), "b": np.zeros(3, np.float32)}, tmp_path / "model.safetensors")
-    assert map_weights(tmp_path) is None
+    assert read_weights(tmp_path) is None
 
 
 @pytest.mark.parametrize("tie", EMBEDDING_TABLES)

@@ -21,13 +21,15 @@ VARIATIONS: list[dict[str, Any]] = [
     {"positions": "alibi"},
     {"pattern": "local", "window": 2},
     {"pattern": "sparse", "window": 2},
+    {"positions": "relative", "pattern": "sparse", "window": 2},
     {"pattern": "low_rank", "rank": 4},
 ]
 
 
-@pytest.mark.parametrize("changes", VARIATIONS, ids=lambda c: next(iter(c.values()), "paper"))
+@pytest.mark.parametrize("changes", VARIATIONS, ids=lambda c: "-".join(map(str, c.values())) or "paper")
 def test_padded_and_packed_are_one_graph_each(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.nn.attention.sees.SHORT", 0)  # bands for short sentences too
+    monkeypatch.setattr("dragoman.nn.attention.sees.SHORT", 0)  # bands and gathered keys for short sentences too
+    monkeypatch.setattr("dragoman.nn.attention.sees.WORTH", 0)
     torch.manual_seed(3)
     model = Transformer(replace(SMALL, **changes), 50)
     source, target = torch.randint(1, 50, (3, 30)), torch.randint(1, 50, (3, 31))

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_model import NativeModel
 from dragoman.errors import SearchError
-from dragoman.modeldir.weights import map_weights
+from dragoman.modeldir.weights import read_weights
 from dragoman.search.types import Search
 from random_models import RECIPES, sentences, write_random
 
@@ -40,7 +40,7 @@ def main(library: Path, folder: Path) -> None:
                 weights = {n: np.where(places[n], absurd, w).astype(np.float32) for n, w in usual.items()}
             save_file(weights, directory / "model.safetensors")
             for quantize in (True, False):
-                mapped = map_weights(directory)
+                mapped = read_weights(directory)
                 assert mapped is not None
                 engine = NativeEngine([NativeModel(code, recipe, sizes, mapped, 2, quantize)], 2, quantize)
                 for beam in (1, 3):

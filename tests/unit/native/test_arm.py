@@ -14,7 +14,7 @@ from dragoman.config import ModelRecipe
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_model import NativeModel
 from dragoman.engines.torch import TorchEngine
-from dragoman.modeldir.weights import map_weights
+from dragoman.modeldir.weights import read_weights
 from dragoman.search.types import Hypothesis, Search
 from random_models import RECIPES, sentences, write_random
 
@@ -44,7 +44,7 @@ def on_arm(cpu: str, built: Path, model: tuple[Path, ModelRecipe, tuple[int, int
     room = directory.with_name(f"{cpu}-{quantize}")
     room.mkdir()
     code: Any = Emulated([EMULATOR, "-cpu", cpu, str(built)], recipe, vocabulary, room)
-    weights = map_weights(directory)
+    weights = read_weights(directory)
     assert weights is not None
     return NativeEngine([NativeModel(code, recipe, vocabulary, weights, 1, quantize)], 1, quantize)
 
@@ -56,7 +56,7 @@ def test_each_processor_uses_what_it_has_and_sums_exactly(cpu: str, built: Path)
 
 
 def test_float_agrees_with_the_reference(built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]]) -> None:
-    sources = sentences(20, model[2][0])
+    sources = sentences(9, model[2][0])
     reference, engine = TorchEngine.load(model[0]), on_arm("max", built, model, False)
     expected, found = reference.search(sources, SEARCH), engine.search(sources, SEARCH)
     assert engine.search([sources[5]], SEARCH) == [found[5]]  # in any company
@@ -68,13 +68,12 @@ def test_float_agrees_with_the_reference(built: Path, model: tuple[Path, ModelRe
 def test_eight_bits_are_the_same_on_every_processor_and_close(
     built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]]
 ) -> None:
-    sources = sentences(12, model[2][0])
+    sources = sentences(6, model[2][0])
     exact = on_arm("max", built, model, False)
     engines = [on_arm(cpu, built, model, True) for cpu in CPUS]
     found: list[list[list[Hypothesis]]] = [engine.search(sources, SEARCH) for engine in engines]
     assert found[0] == found[1] == found[2]
-    for i in (3, 8):  # and in any company
-        assert [engine.search([sources[i]], SEARCH) for engine in engines] == [[found[0][i]]] * 3
+    assert [engine.search([sources[3]], SEARCH) for engine in engines] == [[found[0][3]]] * 3  # and in any company
     paths, ends_there = [of[0].ids for of in found[0]], Search(beam=1, max_length=1)
     a, b = ([of[0].log_probability for of in e.search(sources, ends_there, paths)] for e in (exact, engines[0]))
     off = [abs(x - y) / (len(path) + 1) for x, y, path in zip(a, b, paths, strict=True)]

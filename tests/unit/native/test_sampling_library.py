@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from no_memory import refusing
 
-from dragoman.text.native_subword_sampling import NATIVE_KINDS, NativeSampler, declare_functions
+from dragoman.text.subword_sampling.native import NATIVE_KINDS, NativeSampler, declare_functions
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS, TokenTable
 
 LEARNED = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm" for c in "_nopqrstuvwxyz"]

@@ -14,7 +14,7 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import STRUCTURES
 from dragoman.engines.native_model import NativeModel
-from dragoman.modeldir.weights import map_weights
+from dragoman.modeldir.weights import read_weights
 from dragoman.native import build, library, why_not
 from dragoman.native.build import layout_mismatch
 from dragoman.search.types import Search
@@ -32,7 +32,7 @@ TOLD_SIMPLY = {recipe.positions: recipe for recipe in reversed(TOLD.values())}  
 
 def engine_of(code: ctypes.CDLL, directory: Path, quantize: bool) -> NativeEngine:
     code.model_new.restype = code.worker_new.restype = ctypes.c_void_p
-    weights, recipe = map_weights(directory), Recipe.load(directory / "recipe.toml").model
+    weights, recipe = read_weights(directory), Recipe.load(directory / "recipe.toml").model
     assert weights is not None
     return NativeEngine([NativeModel(code, recipe, (137, 137), weights, 2, quantize)], 2, quantize)
 

@@ -10,7 +10,7 @@ from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
 from dragoman.serve.limits import Limits
-from dragoman.serve.loading import load_served_model, preferred_batch
+from dragoman.serve.models.loading import load_served_model, preferred_batch
 from dragoman.serve.service import Service
 from tiny_model import write_tiny_model
 

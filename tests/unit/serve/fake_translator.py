@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from dragoman.serve.app import create_app
 from dragoman.serve.limits import Limits
-from dragoman.serve.models import ServedModel
+from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
 from dragoman.translation.result import Translation
 from serving import WHOLE_LINES

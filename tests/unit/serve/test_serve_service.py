@@ -10,7 +10,7 @@ import pytest
 from fake_translator import FakeTranslator, fake_service
 
 from dragoman.serve.errors import RequestError
-from dragoman.serve.queue import BatchSettings
+from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Caller, Service
 from raising import raises
 
@@ -189,7 +189,7 @@ def test_a_large_request_is_prepared_beside_the_loop_with_the_same_answer() -> N
     [
         (["x" * 11], 413, "too_large", "11 characters; this server accepts 10"),
         ([""] * 11, 413, "too_large", "11 characters"),
-        (["fine", "a\ud800"], 422, "invalid_character", "U+D800, at character 1"),
+        (["fine", "a\ud800"], 422, "invalid_character", "U+D800 at character 1"),
     ],
 )
 def test_what_is_refused_before_it_is_queued(texts: list[str], status: int, code: str, mention: str) -> None:

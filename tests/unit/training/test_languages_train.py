@@ -18,7 +18,7 @@ from dragoman.modeldir.info import read_info
 from dragoman.models.loading import build_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.run import add_language_rows
+from dragoman.training.starting_weights import add_language_rows
 from dragoman.translation.translator import Translator
 from tiny_run import (
     TINY,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dragoman.errors import TrainingError
-from dragoman.training.run import load_initial_weights
+from dragoman.training.starting_weights import load_starting_weights
 from raising import raises
 from small_model import model_at
 from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
@@ -53,9 +53,9 @@ def test_a_model_begins_from_one_of_its_kind_alone(tmp_path: Path, architecture:
     there = model_at(tmp_path / "there", architecture=architecture)
     sizes = ("model.d_model=6", "model.encoder_layers=1", "model.decoder_layers=2")
     model = build_model(recipe(f"model.architecture={architecture}", *sizes).model, 330, pad=0)
-    load_initial_weights(model, there)
+    load_starting_weights(model, there)
     for name, weights in load_weights(there).items():
         assert torch.equal(model.state_dict()[name], weights)
     other = "convolutional" if architecture == "recurrent" else "recurrent"
     with raises(TrainingError, "weights_mismatch"):
-        load_initial_weights(build_model(recipe(f"model.architecture={other}", *sizes).model, 330, pad=0), there)
+        load_starting_weights(build_model(recipe(f"model.architecture={other}", *sizes).model, 330, pad=0), there)

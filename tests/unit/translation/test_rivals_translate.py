@@ -64,7 +64,7 @@ def test_a_recipe_with_other_sizes_is_refused(rival: Path, tmp_path: Path) -> No
     for file in rival.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     whole = (rival / RECIPE).read_text(encoding="utf-8")
-    for size, message in (("d_model = 22", "of shape (340, 24)"), ("d_model = 1000000", "ask for over")):
+    for size, message in (("d_model = 22", "of shape (340, 24)"), ("d_model = 1000000", "model.safetensors")):
         (tmp_path / RECIPE).write_text(whole.replace("d_model = 24", size), encoding="utf-8")
         write_manifest(tmp_path)
         with raises(DamagedError, "weights_mismatch", message):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dragoman import Translator
-from dragoman.engines.ctranslate2 import to_ctranslate2
+from dragoman.engines.ctranslate2_conversion import to_ctranslate2
 from dragoman.engines.specs import cuda_unavailable
 from dragoman.errors import DataError, DragomanError, SearchError, TextError
 from dragoman.inspect.alignment import align_pairs
@@ -183,11 +183,11 @@ def test_wrong_trees_are_refused_after_all_before_them_are_answered(translator: 
         next(found)
     with pytest.raises(TextError, match="only 1 tree, and none for line 2"):
         translator.translate([TEXT, TEXT], trees=[FLAT], **SHORT)
-    with pytest.raises(TextError, match="a tree too many"):
+    with raises(TextError, "count_mismatch"):
         translator.translate([TEXT], trees=[FLAT, DEEP], **SHORT)
-    with pytest.raises(TextError, match="a tree too many"):
+    with raises(TextError, "count_mismatch"):
         translator.translate(TEXT, trees=[FLAT, DEEP], **SHORT)
-    with pytest.raises(TextError, match="a tree too many"):
+    with raises(TextError, "count_mismatch"):
         translator.score([(TEXT, "x")], trees=[FLAT, FLAT])
     for nothing in ("the old box", 7, [7], ["the"]):
         with raises(TextError, "wrong_type"):

@@ -16,7 +16,7 @@ from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from dragoman.serve.models import ServedModel
+    from dragoman.serve.models.served_model import ServedModel
 
 
 @click.command(epilog=examples("dragoman serve en-de=my-model --port 8080"))
@@ -25,21 +25,23 @@ if TYPE_CHECKING:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for a free one.")
 @click.option("--beam", type=int, default=4, show_default=True, help="Default beam size; 1 is fastest.")
-@click.option("--max-beam", type=int, default=16, show_default=True, help="Largest beam size of a request.")
+@click.option("--max-beam", type=int, default=16, show_default=True, help="Maximum beam size of a request.")
 @engine_options
 @click.option("--reproducible", is_flag=True, help="Translate each sentence alone, for bit-identical results.")
-@click.option("--max-queue", type=int, default=256, show_default=True, help="Open requests; more are answered 429.")
+@click.option("--max-queue", type=int, default=256, show_default=True, help="Maximum open requests; more get a 429.")
 @click.option(
-    "--max-client-requests", type=int, help="Open requests of one client (default: a quarter of --max-queue)."
+    "--max-client-requests", type=int, help="Maximum open requests per client (default: a quarter of --max-queue)."
 )
-@click.option("--max-characters", type=int, default=1_000_000, show_default=True, help="Characters per request.")
-@click.option("--max-work", type=int, default=4_000_000, show_default=True, help="Output tokens x beam per request.")
-@click.option("--max-batch", type=int, help="Sentences per batch (default: the engine's choice).")
+@click.option(
+    "--max-characters", type=int, default=1_000_000, show_default=True, help="Maximum characters per request."
+)
+@click.option("--max-work", type=int, default=4_000_000, show_default=True, help="Maximum output tokens x beam.")
+@click.option("--max-batch", type=int, help="Maximum sentences per batch (default: the engine's choice).")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a request fails with 504.")
 @click.option(
     "--api-token", multiple=True, envvar="DRAGOMAN_API_TOKEN", help="Token that requests must send; repeatable."
 )
-@click.option("--allowed-host", multiple=True, help="Host header to accept; repeatable, * for any.")
+@click.option("--allowed-host", multiple=True, help="Host name to accept in the Host header; repeatable, * for any.")
 @click.option("--root-path", default="", help="URL prefix behind a proxy, such as /translate.")
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log each request to stderr.")
 def command(
@@ -75,16 +77,16 @@ def command(
         message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
         raise click.UsageError(message)
     from dragoman.serve.limits import Limits
-    from dragoman.serve.loading import load_served_model, model_directories, parse_languages, preferred_batch
+    from dragoman.serve.models.loading import load_served_model, model_directories, parse_languages, preferred_batch
     from dragoman.serve.server import bind, run_server, server_url
 
     server_limits = Limits(beam=beam, **limits)
     pair = None if languages is None else parse_languages(languages)
     directories = model_directories(models)
     bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
-    from dragoman.serve.access import Access
     from dragoman.serve.app import create_app
-    from dragoman.serve.reload import Reloader
+    from dragoman.serve.http.access import Access
+    from dragoman.serve.models.reload import Reloader
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}

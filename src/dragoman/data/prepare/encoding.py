@@ -73,7 +73,7 @@ def encode_side(directory: Path, name: str, tokenizer: str, start: int, stop: in
     return EncodedSide(ids, lengths, int_array((text.count(" ") + 1 for text in texts), len(texts)), characters)
 
 
-def encode_pairs(
+def encode_chunk(
     directory: Path, name: str, tokenizers: tuple[str, str], start: int, stop: int, dtypes: tuple[str, str]
 ) -> tuple[EncodedSide, EncodedSide]:
     """Encode both sides of the pairs start .. stop - 1; runs in every process."""
@@ -141,7 +141,7 @@ def encode_text(
     names = tuple(tokenizers[side].name for side in SIDES)
     chunks = list(chunk_ranges(part.start, part.stop, PAIRS_PER_CHUNK))
     tasks = ((context.staging, text.name, names, start, stop, tuple(dtypes)) for start, stop in chunks)
-    for (start, stop), chunk in zip(chunks, context.workers.map(encode_pairs, tasks), strict=True):
+    for (start, stop), chunk in zip(chunks, context.workers.map(encode_chunk, tasks), strict=True):
         yield start, with_language_tokens(context, text, tokenizers, start, chunk)
         context.reporter.advance(stop - start)
 

@@ -71,7 +71,7 @@ class Workers:
             if self.pool is None:
                 # Spawned, not forked: a fork copies locks held by running threads.
                 spawn = multiprocessing.get_context("spawn")
-                self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=follow_parent)
+                self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=exit_with_parent)
             return self.pool.submit(work, *arguments)
 
     def __enter__(self) -> Workers:
@@ -100,13 +100,13 @@ def block_interrupts() -> Iterator[None]:
             handler(*caught[0])
 
 
-def follow_parent() -> None:
+def exit_with_parent() -> None:
     """Exit when the parent process is gone; workers start with this."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 
-        def exit_with_parent() -> None:
+        def wait() -> None:
             parent.join()
             os._exit(1)
 
-        threading.Thread(target=exit_with_parent, daemon=True).start()
+        threading.Thread(target=wait, daemon=True).start()

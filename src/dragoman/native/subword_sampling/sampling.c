@@ -1,4 +1,4 @@
-/* Subword sampling for a batch: the same results as text/subword_sampling.py, fast enough for training.
+/* Subword sampling for a batch: the same results as text/subword_sampling/segmentation.py, fast enough for training.
 
 Sentences arrive as ids, are decoded to UTF-8 and segmented again word by word. The result depends only on the sentence and
 its seed. Built with -ffp-contract=off: a fused multiply-add would differ from Python's numbers. */

@@ -24,7 +24,7 @@ static int cannot_improve(const Search *s, const Sentence *of, float best, int l
     return of->done[s->job->n_best - 1].score >= best / (last > soon ? last : soon);
 }
 
-/* Bans ids after row r: special tokens, the end token below min_length, and repeated n-grams. */
+/* Bans ids after row r: special tokens, EOS below min_length, and repeated n-grams. */
 static void ban_tokens(Search *s, int r, int position) {
     const TranslationJob *job = s->job;
     int32_t *bans = s->row_bans[r];

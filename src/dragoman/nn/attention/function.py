@@ -69,7 +69,9 @@ def attend_made(
     dropout: float = 0.0,
     weights: bool = False,
 ) -> Attended:
-    """Attend to keys in their cached form."""
+    """Attend to keys in their cached form; in a step that sees few of them, to those alone."""
+    if sees.step is not None and sees.step.picked is not None and not weights:
+        keys, v, sees = keys.index_select(2, sees.step.picked), v.index_select(2, sees.step.picked), sees.step
     ask = function.attend if isinstance(function, MakesKeys) else function
     return ask(q, keys, v, sees, dropout=dropout, weights=weights)
 

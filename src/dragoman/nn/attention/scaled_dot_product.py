@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from dragoman.nn.attention.function import Attended, softmax_of_shown, weigh
 from dragoman.nn.attention.sees import Sees
+from dragoman.nn.kernels.gathered_attention import gathered_attention
 
 MIN_BLOCK: int = 16  # positions; smaller products are not worth their overhead
 
@@ -48,11 +49,14 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: flo
 def fused_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Tensor:
     """The same with PyTorch's kernels, which never store the weights and so cannot return them.
 
-    If everything visible lies in a band, only the band is computed.
+    Under a sparse rule, only visible keys are gathered; under another one that sees no further than a band, the band.
     """
+    if sees.sparse is not None and sees.step is None:
+        return gathered_attention(q, k, v, sees.keys.grid.lengths, sees.sparse, dropout=dropout)
     if sees.band is not None:
         return banded_scaled_dot_product(q, k, v, sees, sees.band, dropout)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=sees.mask, dropout_p=dropout, is_causal=sees.triangle)
+    mask = sees.mask if sees.step is None else sees.dense(q.device)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=sees.triangle)
 
 
 class ScaledDotProduct(nn.Module):

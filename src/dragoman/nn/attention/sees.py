@@ -9,7 +9,7 @@ masks are built.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
@@ -20,10 +20,14 @@ from dragoman.nn.layout import Layout, Packed
 
 Rule = Callable[[Tensor, Tensor], Tensor]
 
-# Use a band only where sentences may be this many times longer than its radius, and longer than this many tokens:
-# for shorter sentences a mask is faster, by two to seven times at 20 to 80 tokens on a CPU.
+# Use a band or gathered keys only where sentences may be this many times longer than what is seen, and longer than this
+# many tokens: for shorter sentences a mask is faster, by two to seven times at 20 to 80 tokens on a CPU.
 WORTH: Final = 8
 SHORT: Final = 200
+
+# The hash of `scattered`: C. Wellons' "lowbias32" of a sum of multiples.
+LOW_FACTOR, HIGH_FACTOR, SEED_FACTOR = 0x2545F491, 0x9E3779B1, 0x7FEB352D
+HASH_ROUNDS: Final = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))  # shifts and multipliers
 
 
 def everything(query: Tensor, key: Tensor) -> Tensor:
@@ -72,8 +76,8 @@ class scattered:
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Whether the pair was drawn."""
         low, high = torch.minimum(query, key), torch.maximum(query, key)
-        bits = (low * 0x2545F491 + high * 0x9E3779B1 + self.seed * 0x7FEB352D) & 0xFFFFFFFF
-        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):  # C. Wellons' "lowbias32"
+        bits = (low * LOW_FACTOR + high * HIGH_FACTOR + self.seed * SEED_FACTOR) & 0xFFFFFFFF
+        for shift, factor in HASH_ROUNDS:
             bits = ((bits ^ (bits >> shift)) * factor) & 0xFFFFFFFF
         return bits * (high + 1) < min(self.count, 1 << 30) << 32  # the cap is above any length, and avoids overflow
 
@@ -119,6 +123,61 @@ def reach(rule: Rule) -> int | None:
 
 
 @dataclass(frozen=True)
+class Sparsity:
+    """A rule in the form that lets kernels list the visible keys instead of asking about every pair.
+
+    A query sees at most `radius` positions to either side (none if -1), the first `n_first` positions and the pairs of
+    `random`; the first `n_first` positions see all. If `causal`, nobody sees a later position.
+    """
+
+    radius: int = -1
+    n_first: int = 0
+    random: scattered | None = None
+    causal: bool = False
+
+    @property
+    def cost(self) -> int:
+        """About how many keys a query is compared with, up to a small factor."""
+        return max(self.radius, 0) + self.n_first + 8 * (0 if self.random is None else self.random.count)
+
+    @property
+    def rule(self) -> Rule:
+        """The same as a rule."""
+        parts: list[Rule] = [window(self.radius), first(self.n_first)]
+        shown = either(*parts) if self.random is None else either(*parts, self.random)
+        return both(causal, shown) if self.causal else shown
+
+
+def sparsity(rule: Rule) -> Sparsity | None:
+    """A rule that consists of windows, first positions, random pairs and causality, as such; None for other rules."""
+    match rule:
+        case window(radius):
+            return Sparsity(radius=radius)
+        case first(count):
+            return Sparsity(n_first=count)
+        case scattered(count):
+            return Sparsity(random=rule if count else None)
+        case either(rules):
+            parts = [part for part in map(sparsity, rules) if part is not None and not part.causal]
+            random = {part.random for part in parts if part.random is not None}
+            if not rules or len(parts) < len(rules) or len(random) > 1:
+                return None
+            radius, n_first = max(part.radius for part in parts), max(part.n_first for part in parts)
+            return Sparsity(radius, n_first, next(iter(random), None))
+        case both(rules):
+            others = [other for other in rules if other is not causal and other is not everything]
+            radii = [other.radius for other in others if isinstance(other, window)]
+            inner = None
+            if len(others) == 1:
+                inner = sparsity(others[0])
+            elif others and len(radii) == len(others):
+                inner = Sparsity(radius=min(radii))
+            return inner and replace(inner, causal=inner.causal or causal in rules)
+        case _:
+            return None
+
+
+@dataclass(frozen=True)
 class Tiled:
     """The same for kernels that work on packed sentences in place: tiles, and sentence bounds for each token.
 
@@ -141,7 +200,10 @@ class Sees:
 
     `mask` is `[B or 1, 1, T or 1, S]`, or None if `triangle` (the causal mask that kernels have built in) hides all
     that is hidden. `tiled` is set if both layouts have tiles and the packed kernels support the rule. `band` is the
-    radius of the rule if it is short compared with the sentences; the mask is then built one block at a time.
+    radius of the rule if it is short compared with the sentences; the mask is then built one block at a time. `sparse`
+    is the rule if the sentences are long enough for kernels that gather the visible keys; those without such a kernel
+    use `dense`. `step` is set for one decoding step under such a rule: what it sees of the visible keys alone, which
+    `picked` lists.
     """
 
     queries: Layout
@@ -151,12 +213,19 @@ class Sees:
     triangle: bool
     tiled: Tiled | None = None
     band: int | None = None
+    sparse: Sparsity | None = None
+    step: Sees | None = None
+    picked: Tensor | None = None
 
     def dense(self, device: torch.device) -> Tensor | None:
-        """The mask with triangle or band written out, for code that needs it in full; None if nothing is hidden."""
-        if self.triangle or self.band is not None:
+        """The mask written out, for code that needs it in full; None if nothing is hidden."""
+        if self.triangle or self.band is not None or self.sparse is not None:
             return _mask(self.queries, self.keys, self.rule, device)
         return self.mask
+
+    def key_positions(self, device: torch.device) -> Tensor:
+        """The position of each key, `[S]`."""
+        return self.keys.grid.positions(device) if self.picked is None else self.picked
 
 
 def look(queries: Layout, keys: Layout, rule: Rule, device: torch.device) -> Sees:
@@ -168,10 +237,32 @@ def look(queries: Layout, keys: Layout, rule: Rule, device: torch.device) -> See
         return Sees(queries, keys, rule, mask=None, triangle=True, tiled=_tiled(queries, keys, rule))
     if rule is causal and asking.size == 1 and asking.longest == asked.longest and asked.lengths is None:
         return Sees(queries, keys, everything, mask=None, triangle=False)  # the newest position sees all others
+    known, same = sparsity(rule), square and (queries is keys or asking.lengths is asked.lengths is None)
     far = reach(rule)
-    if far is not None and queries is keys and square and asking.size > max(WORTH * far, SHORT):
-        return Sees(queries, keys, rule, mask=None, triangle=False, band=far)
+    if far is not None and same and asking.size > max(WORTH * far, SHORT):
+        return Sees(queries, keys, rule, mask=None, triangle=False, band=far, sparse=known)
+    if known is not None and same and asking.size > max(WORTH * known.cost, SHORT):
+        return Sees(queries, keys, rule, mask=None, triangle=False, sparse=known)
+    newest = asking.size == 1 and asking.longest == asked.longest and asked.lengths is None
+    if known is not None and known.causal and newest and asked.size > max(known.cost, SHORT):
+        step = _step(queries, keys, known, device)
+        return Sees(queries, keys, rule, mask=None, triangle=False, sparse=known, step=step)
     return Sees(queries, keys, rule, _mask(queries, keys, rule, device), False, _tiled(queries, keys, rule))
+
+
+def _step(queries: Layout, keys: Layout, known: Sparsity, device: torch.device) -> Sees:
+    """What the newest position sees, all of it: the keys that it sees and no others."""
+    from dragoman.nn.attention.random_pairs import random_before  # which needs the rules above
+
+    position = queries.grid.offset
+    near = max(0, position - known.radius) if known.radius >= 0 else position + 1
+    if position < known.n_first:
+        near = 0
+    parts = [torch.arange(min(known.n_first, near)), torch.arange(near, position + 1)]
+    if known.random is not None:
+        drawn = random_before(known.random, position)
+        parts.insert(1, drawn[(drawn >= known.n_first) & (drawn < near)])
+    return Sees(queries, keys, everything, mask=None, triangle=False, picked=torch.cat(parts).to(device))
 
 
 def _mask(queries: Layout, keys: Layout, rule: Rule, device: torch.device) -> Tensor | None:

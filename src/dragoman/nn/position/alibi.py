@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from dragoman.nn.attention.function import Attended, weigh
 from dragoman.nn.attention.sees import Sees
+from dragoman.nn.kernels.gathered_attention import gathered_attention
 from dragoman.nn.position.relative import relative_distances
 
 
@@ -37,6 +38,9 @@ class LinearBias(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
         """Attend by content and distance; weights are returned on request."""
+        if sees.sparse is not None and sees.step is None and not weights:
+            lengths = sees.keys.grid.lengths
+            return Attended(gathered_attention(q, k, v, lengths, sees.sparse, slopes=self.slopes, dropout=dropout))
         bias = -self.slopes[:, None, None] * relative_distances(sees, q.device).abs()
         attended = weigh(q @ k.mT * q.shape[-1] ** -0.5 + bias, v, sees, dropout)
         return attended if weights else Attended(attended.output)

@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from dragoman.nn.attention.function import Attended, softmax_of_shown
 from dragoman.nn.attention.sees import Sees
+from dragoman.nn.kernels.gathered_attention import gathered_attention
 
 
 def relative_distances(sees: Sees, device: torch.device) -> Tensor:
     """`[T, S]`: the position of each key minus that of each query."""
-    queries, keys = sees.queries.grid.positions(device), sees.keys.grid.positions(device)
+    queries, keys = sees.queries.grid.positions(device), sees.key_positions(device)
     return keys[None, :] - queries[:, None]
 
 
@@ -35,6 +36,9 @@ class RelativePositions(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
         """Attend by content and distance; weights are returned on request."""
+        if sees.sparse is not None and sees.step is None and not weights:
+            lengths, tables = sees.keys.grid.lengths, (self.key_table.to(q.dtype), self.value_table.to(v.dtype))
+            return Attended(gathered_attention(q, k, v, lengths, sees.sparse, tables=tables, dropout=dropout))
         index = relative_distances(sees, q.device).clamp(-self.max_distance, self.max_distance) + self.max_distance
         key_TSK, value_TSV = self.key_table[index].to(q.dtype), self.value_table[index].to(v.dtype)
         scores = (q @ k.mT + torch.einsum("bhtk,tsk->bhts", q, key_TSK)) * q.shape[-1] ** -0.5

@@ -72,7 +72,7 @@ class Spelling:
                 units = [unit_of_byte(int(text[3:5], 16))]
             else:
                 units = []
-            rows.append(joined(units))
+            rows.append(join_units(units))
             if units:
                 self.first[i], self.last[i] = units[0][1], units[-1][1]
         self.copies: dict[Any, list[Any]] = {}  # the tables on each search device
@@ -95,7 +95,7 @@ class Spelling:
 
         Next to a character that is not part of words there is always a boundary.
         """
-        inner = joined([*self.units(phrase)])
+        inner = join_units([*self.units(phrase)])
         before, after = (
             [EDGE] if is_word_character(character) else [EDGE, UNCLEAR] for character in (phrase[0], phrase[-1])
         )
@@ -103,7 +103,7 @@ class Spelling:
 
     def opened(self, phrase: str) -> list[int]:
         """The symbols of a phrase with the boundary before it; unclear boundaries count as boundaries."""
-        return [EDGE, *(EDGE if symbol == UNCLEAR else symbol for symbol in joined([*self.units(phrase)]))]
+        return [EDGE, *(EDGE if symbol == UNCLEAR else symbol for symbol in join_units([*self.units(phrase)]))]
 
     def spellings(self, phrase: str) -> list[tuple[list[int], bool]]:
         """Tokenizations of a phrase after a space and without one, each with whether it may follow any text."""
@@ -138,7 +138,7 @@ def unit_of_byte(byte: int) -> Unit:
     return bytes([byte]), BYTE
 
 
-def joined(units: Sequence[Unit]) -> list[int]:
+def join_units(units: Sequence[Unit]) -> list[int]:
     """The symbols of consecutive characters, without the boundaries around them."""
     found: list[int] = []
     for number, (written, kind) in enumerate(units):

@@ -1,5 +1,5 @@
 "use strict";
-/* The attention of each word of a line: fetched once per line, shown on both sides and as a map. */
+/* Attention between the words of a line: fetched once per line, shown in both texts and as a map. */
 const MAX_CHARACTERS = 1000;
 const cache = new Map();
 
@@ -45,7 +45,7 @@ function poolWords(answer) {
   return { source: from, target: to, weights: words };
 }
 
-/* A text between whose words there are marks: elements node of words that have a place, and plain text around them. */
+/* Wrap the words of a text that have offsets in elements; the rest stays plain text. */
 function wrapWords(text, words, make) {
   const nodes = [];
   let end = 0;
@@ -71,9 +71,9 @@ function utf16Offset(text, characters) {
   return place;
 }
 
-function element(name, words, text) {
+function element(name, className, text) {
   const node = document.createElement(name);
-  if (words) node.className = words;
+  if (className) node.className = className;
   if (text !== undefined) node.textContent = text;
   return node;
 }

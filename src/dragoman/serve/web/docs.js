@@ -1,10 +1,10 @@
 "use strict";
-/* The API, drawn from /openapi.json. */
+/* The API reference, rendered from /openapi.json. */
 const byId = id => document.getElementById(id);
-function element(name, text, words) {
+function element(name, text, className) {
   const node = document.createElement(name);
   if (text !== undefined) node.textContent = text;
-  if (words) node.className = words;
+  if (className) node.className = className;
   return node;
 }
 
@@ -53,7 +53,7 @@ function section(method, path, operation, all) {
   node.append(head, element("p", operation.description || operation.summary || ""));
   const content = operation.requestBody && operation.requestBody.content, body = content && resolved(Object.values(content)[0].schema, all);
   if (body) {
-    node.append(element("h3", `the body: ${Object.keys(content).join(" or ")}`), fields(body, all));
+    node.append(element("h3", `Request body: ${Object.keys(content).join(" or ")}`), fields(body, all));
     for (const name of nested(body, all)) node.append(element("h3", name), fields(all[name], all));
     const example = (body.examples || [])[0];
     if (example) {
@@ -65,11 +65,11 @@ function section(method, path, operation, all) {
   for (const [status, answer] of Object.entries(operation.responses)) {
     const kinds = answer.content && answer.content["application/json"], schema = kinds && kinds.schema;
     if (status !== "200" || !schema) continue;
-    node.append(element("h3", `the response: ${kindOf(schema, all)}`));
+    node.append(element("h3", `Response: ${kindOf(schema, all)}`));
     for (const name of nested(schema, all)) if (all[name].properties) node.append(element("h3", name), fields(all[name], all));
   }
   const errors = Object.entries(operation.responses).filter(([status]) => Number(status) >= 400);
-  if (errors.length) node.append(element("h3", "errors"), element("p", errors.map(([status, answer]) => `${status}: ${answer.description}`).join("  "), "faint"));
+  if (errors.length) node.append(element("h3", "Errors"), element("p", errors.map(([status, answer]) => `${status}: ${answer.description}`).join("  "), "faint"));
   return node;
 }
 
@@ -81,4 +81,4 @@ async function draw() {
     for (const [method, one] of Object.entries(methods)) byId("paths").append(section(method, path, one, all));
   document.body.dataset.state = "done";
 }
-draw().catch(error => { byId("about").textContent = `openapi.json cannot be shown: ${error.message}`; });
+draw().catch(error => { byId("about").textContent = `Cannot show openapi.json: ${error.message}`; });

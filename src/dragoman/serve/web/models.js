@@ -1,12 +1,12 @@
 "use strict";
-/* The choice of a model by its languages; a model with several target languages is a choice for each. */
+/* Choose a model by its languages; a model with several target languages is listed once for each. */
 const DETECT = ""; // the value of the option "Detect language"
-const MIN_CONFIDENCE = 60; // percent; below, the model stays as it is
+const MIN_CONFIDENCE = 60; // percent; below this, the model does not change
 const DETECTION_CHARACTERS = 1000;
 const displayNames = new Intl.DisplayNames([document.documentElement.lang], { type: "language" });
 
 function languageName(code) {
-  try { return displayNames.of(code.replaceAll("_", "-")); } catch { return code; } // not a code of BCP 47
+  try { return displayNames.of(code.replaceAll("_", "-")); } catch { return code; } // not a BCP 47 code
 }
 const modelKey = (name, to) => to ? `${name}\n${to}` : name;
 function languagePair(choice) {
@@ -38,7 +38,7 @@ const setModel = choice => { current.model = choice.name; current.to = choice.to
 const currentModel = () => current.choices.find(one => one.name === current.model && one.to === current.to);
 const hasAttention = () => currentModel().attention;
 
-/* Show the chosen model, and the languages that were detected if they were. */
+/* Show the chosen model, and the detected languages if there are any. */
 function showModel(detected = false) {
   const model = currentModel(), label = modelLabel(model);
   byId("attention").hidden = !hasAttention();
@@ -51,10 +51,10 @@ function showModel(detected = false) {
   showCount();
 }
 
-/* Choose the model for the language of a text; the target language stays if it can. */
+/* Choose a model for the detected language of a text; keep the target language if possible. */
 async function detectModel(text, signal) {
   let found;
-  try { found = await post("detect", { q: text.slice(0, DETECTION_CHARACTERS) }, signal); } catch { return; } // the model stays
+  try { found = await post("detect", { q: text.slice(0, DETECTION_CHARACTERS) }, signal); } catch { return; } // keep the model
   if (!current.detect || signal.aborted) return;
   const best = found.find(one => current.choices.some(choice => choice.source === one.language));
   if (!best || best.confidence < MIN_CONFIDENCE) return;

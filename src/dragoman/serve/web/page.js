@@ -17,7 +17,7 @@ async function post(path, data, signal) {
   return parseResponse(await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(data), signal }));
 }
 
-/* The status: idle, waiting, done or error. */
+/* Set the status: idle, waiting, done or error. */
 function setStatus(status, message = "") {
   document.body.dataset.state = status;
   clearTimeout(current.slowTimer);
@@ -29,7 +29,7 @@ function setStatus(status, message = "") {
   byId("status").classList.toggle("error", status === "error");
 }
 
-/* The start of each line of a text. */
+/* The offset of each line of a text. */
 const lineStarts = text => [0, ...[...text.matchAll(LINE_BREAKS)].map(end => end.index + end[0].length)];
 
 function scheduleTranslation(pause = TYPING_PAUSE) {
@@ -80,24 +80,24 @@ function showTranslation(text, flags, confidence = 0) {
   }));
   if (!current.lines.length) target.append(element("div", "empty", strings.empty));
   byId("copy").hidden = byId("details").hidden = !current.lines.length;
-  const words = flags.map(flag => strings[flag === "empty" ? "empty_flag" : flag]).filter(Boolean);
+  const warnings = flags.map(flag => strings.flags[flag]).filter(Boolean);
   const shown = text.trim() ? strings.confidence(Math.round(100 * confidence)) : "";
-  byId("note").textContent = words.length ? `${strings.careful}${words.join(", ")} (${shown})` : shown;
-  byId("note").classList.toggle("careful", words.length > 0);
+  byId("note").textContent = warnings.length ? `${strings.warning}${warnings.join(", ")} (${shown})` : shown;
+  byId("note").classList.toggle("warning", warnings.length > 0);
   const typed = source.value.slice(0, source.selectionStart).split(LINE_BREAKS).length - 1; // line of the cursor
   const first = (current.lines[typed] || "").trim() ? typed : current.lines.findIndex(line => line.trim());
   current.line = current.attention = null;
   if (first >= 0) selectLine(first, byId("attention").open);
 }
 
-/* A line is selected by the pointer or the keys; its attention is fetched when it is shown. */
+/* Select a line, by pointer or keyboard; its attention is fetched when it is shown. */
 const sourceLine = number => (current.sent || "").split(LINE_BREAKS)[number] || "";
 async function selectLine(number, see = true) {
   if (!sourceLine(number).trim()) return;
   if (current.line !== number) {
     current.line = number;
     current.attention = null;
-    byId("map").replaceChildren(); // of another line
+    byId("map").replaceChildren(); // it shows another line
     selectWord(null);
     showAlternatives();
   }
@@ -139,7 +139,7 @@ function selectWord(word) {
   describe(current.attention.target.words[word].text, strings.attends, topWords(weights, current.attention.source.words));
 }
 
-/* A copy of the text behind itself, whose words can be highlighted; it also gives the sheet its height. */
+/* Draw a copy of the text behind the input, whose words can be highlighted; it also sets the height. */
 function drawHighlights(weights) {
   const text = source.value, behind = byId("highlights");
   if (!weights || text !== current.sent) return behind.replaceChildren(document.createTextNode(text + "\n"));
@@ -152,7 +152,7 @@ function drawHighlights(weights) {
   behind.replaceChildren(document.createTextNode(text.slice(0, before)), ...marks, document.createTextNode(text.slice(before + line.length) + "\n"));
 }
 
-/* The cursor in a word of the text: highlight the words of the translation that attend to it. */
+/* Highlight the words of the translation that attend to the source word at the cursor. */
 async function followCursor() {
   if (document.activeElement !== source || source.value !== current.sent || source.selectionStart !== source.selectionEnd) return;
   const cursor = source.selectionStart, startsBefore = lineStarts(source.value).filter(start => start <= cursor), number = startsBefore.length - 1;
@@ -175,7 +175,7 @@ async function showAlternatives() {
   try {
     const answer = await post("v1/translate", { text: line.trim(), model: current.model, to: current.to, n_best: most, scores: true });
     if (current.line !== number || sourceLine(number) !== line) return;
-    const [one] = answer.translations, known = new Set([current.lines[number].trim()]); // what is shown already
+    const [one] = answer.translations, known = new Set([current.lines[number].trim()]); // already shown
     const others = [one, ...one.alternatives].sort((a, b) => b.log_probability - a.log_probability).filter(other => !known.has(other.text.trim()) && known.add(other.text.trim()));
     byId("alternative-list").replaceChildren(...others.map(other => {
       const node = element("li"), part = Math.exp(other.log_probability), bar = element("span", "bar"), inside = element("i");
@@ -203,7 +203,7 @@ source.addEventListener("keydown", event => { if (event.key === "Enter" && (even
 document.addEventListener("selectionchange", followCursor);
 byId("clear").addEventListener("click", () => { source.value = ""; drawHighlights(); showCount(); translate(); source.focus(); });
 byId("copy").addEventListener("click", async () => {
-  try { await navigator.clipboard.writeText(current.lines.join("\n")); } catch { // without https, the old way
+  try { await navigator.clipboard.writeText(current.lines.join("\n")); } catch { // the fallback without HTTPS
     const range = document.createRange();
     range.selectNodeContents(target);
     getSelection().removeAllRanges();
@@ -213,7 +213,7 @@ byId("copy").addEventListener("click", async () => {
   byId("copy").textContent = strings.copied;
   setTimeout(() => { byId("copy").textContent = strings.copy; }, 1500);
 });
-/* The word of the selected line that an element of the translation shows, if any. */
+/* The index of the word that an element shows, if it is in the selected line. */
 function wordOf(node) {
   const line = node.closest(".line"), span = node.closest("span");
   return span && line && current.line === Number(line.dataset.line) ? Number(span.dataset.word) : null;
@@ -223,13 +223,13 @@ target.addEventListener("pointerover", event => {
   if (line) selectLine(Number(line.dataset.line));
   selectWord(wordOf(event.target));
 });
-target.addEventListener("click", async event => { // also a tap, whose line has no words before it is selected
+target.addEventListener("click", async event => { // also taps: words appear once their line is selected
   const line = event.target.closest(".line");
   if (!line) return;
   await selectLine(Number(line.dataset.line));
   selectWord(wordOf(document.elementFromPoint(event.clientX, event.clientY) || line));
 });
-target.addEventListener("pointerleave", event => { if (event.pointerType !== "touch") selectWord(null); }); // a lifted finger leaves too
+target.addEventListener("pointerleave", event => { if (event.pointerType !== "touch") selectWord(null); }); // lifting a finger also fires it
 target.addEventListener("blur", () => selectWord(null));
 target.addEventListener("keydown", async event => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], down = { ArrowDown: 1, ArrowUp: -1 }[event.key];

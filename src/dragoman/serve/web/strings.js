@@ -1,27 +1,41 @@
 "use strict";
-/* The strings of the page in each language; the browser's first available language is used. */
+/* The strings of the page in each language; the first available language of the browser is used. */
 const STRINGS = {
   en: {
-    model: "Model", pair: (from, to) => `${from} to ${to}`, into: to => `to ${to}`, detect: "Detect language", detected: name => `${name} detected`, theme: "Dark or light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
-    hint: "Type or paste text", empty: "The translation appears here", help: "Use the arrow keys to move from word to word and hear what each attends to. Escape leaves.",
-    others: "Other translations of this line", attention: "Attention", legend: "Each row is a word of the translation; the stronger the color, the more it attends to the word above.",
-    api: "API", waiting: "Translating …", away: "The server cannot be reached. Your text stays here and is translated when the server is back.",
-    busy: n => `The server is busy; retrying in ${n} s.`, long: (n, most) => `${n} of ${most} characters: shorten the text, or use the API for files.`,
-    count: (n, most) => `${n} of ${most}`, none: "No other translations.", attends: "attends to", attendedBy: "is attended to by", nothing: "nothing in particular",
-    failed: "Not available", truncated: "a part was cut short", repetitive: "it repeats itself", too_short: "a part may be missing", too_long: "it is much longer than the text",
-    copied: "a sentence was not translated", no_letters: "words are missing", unseen_length: "a sentence is longer than any in the training data", confidence: n => `confidence ${n} %`,
-    empty_flag: "a sentence has no translation", careful: "Careful: ", noAttention: "This line is too long for attention, or was translated in parts.",
+    model: "Model", pair: (from, to) => `${from} to ${to}`, into: to => `to ${to}`, detect: "Detect language", detected: name => `${name} detected`,
+    theme: "Switch between dark and light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
+    hint: "Type or paste text", empty: "The translation appears here",
+    help: "Use the arrow keys to move between words and hear what each one attends to. Press Escape to stop.",
+    others: "Other translations of this line", none: "No other translations.", api: "API", waiting: "Translating …", failed: "Not available",
+    attention: "Attention", legend: "Each row is a word of the translation; the stronger the color, the more it attends to the word above.",
+    attends: "attends to", attendedBy: "is attended to by", nothing: "nothing in particular",
+    noAttention: "This line is too long for attention, or was translated in parts.",
+    away: "The server cannot be reached. Your text is kept and will be translated when the server is back.",
+    busy: n => `The server is busy; retrying in ${n} s.`, long: (n, most) => `The text has ${n} characters; the limit is ${most}. Shorten it.`,
+    count: (n, most) => `${n} of ${most}`, confidence: n => `confidence ${n} %`, warning: "Warning: ",
+    flags: {
+      truncated: "part of the translation was cut off", repetitive: "it repeats itself", too_short: "part of the text may be missing",
+      too_long: "it is much longer than the text", copied: "a sentence was not translated", no_letters: "words are missing",
+      unseen_length: "a sentence is longer than any in the training data", empty: "a sentence has no translation",
+    },
   },
   zh: {
-    model: "模型", pair: (from, to) => `${from} → ${to}`, into: to => `→ ${to}`, detect: "检测语言", detected: name => `检测到${name}`, theme: "深色或浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
-    hint: "输入或粘贴文字", empty: "译文显示在这里", help: "用方向键逐词移动，可以听到每个词关注哪里。按 Esc 离开。",
-    others: "这一行的其他译法", attention: "注意力", legend: "每一行是写出的一个词；颜色越深，写它时越关注上方的那个词。",
-    api: "API", waiting: "正在翻译……", away: "连接不上服务器。文字会保留在这里，服务器恢复后自动翻译。",
-    busy: n => `服务器繁忙，${n} 秒后重试。`, long: (n, most) => `共 ${n} 个字符，上限 ${most}：请缩短文字，或用 API 处理文件。`,
-    count: (n, most) => `${n} / ${most}`, none: "没有找到其他译法。", attends: "关注", attendedBy: "被这些词关注：", nothing: "没有特别关注哪里",
-    failed: "无法显示", truncated: "有一部分被截断", repetitive: "译文有重复", too_short: "可能有遗漏", too_long: "译文比原文长得多",
-    copied: "有一句没有翻译", no_letters: "译文缺少文字", unseen_length: "有一句比训练数据中的都长", confidence: n => `置信度 ${n}%`,
-    empty_flag: "有一句没有译文", careful: "请留意：", noAttention: "这一行太长，或是分段翻译的，无法查看。",
+    model: "模型", pair: (from, to) => `${from} → ${to}`, into: to => `→ ${to}`, detect: "检测语言", detected: name => `检测到${name}`,
+    theme: "切换深色和浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
+    hint: "输入或粘贴文字", empty: "译文显示在这里",
+    help: "用方向键逐词移动，可以听到每个词关注哪里。按 Esc 退出。",
+    others: "这一行的其他译法", none: "没有其他译法。", api: "API", waiting: "正在翻译……", failed: "无法显示",
+    attention: "注意力", legend: "每一行是译文中的一个词；颜色越深，越关注上方的原文词。",
+    attends: "关注", attendedBy: "被这些词关注：", nothing: "没有特别关注哪里",
+    noAttention: "这一行太长，或是分段翻译的，无法查看。",
+    away: "连接不上服务器。文字会保留在这里，服务器恢复后自动翻译。",
+    busy: n => `服务器繁忙，${n} 秒后重试。`, long: (n, most) => `共 ${n} 个字符，上限 ${most}：请缩短文字。`,
+    count: (n, most) => `${n} / ${most}`, confidence: n => `置信度 ${n}%`, warning: "请留意：",
+    flags: {
+      truncated: "有一部分被截断", repetitive: "译文有重复", too_short: "可能有遗漏",
+      too_long: "译文比原文长得多", copied: "有一句没有翻译", no_letters: "译文缺少文字",
+      unseen_length: "有一句比训练数据中的都长", empty: "有一句没有译文",
+    },
   },
 };
 const requested = new URLSearchParams(location.search).get("lang");
@@ -36,10 +50,10 @@ for (const node of document.querySelectorAll("[data-string]")) node.textContent 
 for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", strings[node.dataset.label]);
 for (const node of document.querySelectorAll("[data-placeholder]")) node.placeholder = strings[node.dataset.placeholder];
 
-/* Choices that outlive the page, if the browser allows it. */
+/* Settings that are kept in the browser, if it allows that. */
 const storage = {
   get(name) { try { return localStorage.getItem(`dragoman.${name}`); } catch { return null; } },
-  set(name, value) { try { localStorage.setItem(`dragoman.${name}`, value); } catch { /* not in private windows */ } },
+  set(name, value) { try { localStorage.setItem(`dragoman.${name}`, value); } catch { /* private windows reject it */ } },
 };
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -250,6 +250,6 @@ class TreeAligner:
         if more is not NO_MORE_TREES:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(
-                f"{where}: an extra tree: all {self.taken:,} lines with text already have one; remove it",
+                f"{where}: an extra tree: every line with text already has one; remove it",
                 code="count_mismatch",
             )

@@ -17,7 +17,7 @@ from dragoman.errors import ModelNotFoundError, TrainingError
 from dragoman.files import check_new_directory
 from dragoman.modeldir.info import ModelInfo, data_section, license_section, read_info
 from dragoman.modeldir.layout import RECIPE, TRAINING, load_tokenizers, verify_model
-from dragoman.modeldir.locate import is_model, model_name, read_recipe
+from dragoman.modeldir.locate import check_model, is_model, model_name, read_recipe
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, load_weights
 from dragoman.text import Tokenizer
@@ -133,6 +133,8 @@ def part_of_model(directory: Path) -> AveragePart:
 
 def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokenizer]]:
     """Recipe, languages and tokenizers of a run: from its model if it is finished, else from its record and data."""
+    if is_model(run):
+        check_model(run)  # a forecaster is not averaged here
     if (run / RECIPE).is_file():
         return Recipe.load(run / RECIPE), read_info(run), load_tokenizers(run)
     record, prepared = RunRecord.read(run / TRAINING / RUN), Prepared.open(prepared_directory(run))

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from dragoman.errors import DamagedError, TrainingError
 from dragoman.files import parse_json, recover, sibling, staged, verify_manifest, write_atomically, write_manifest
+from dragoman.models.loading import read_tensors
 
 LATEST: Final = "latest"
 PARTS: Final = ("model", "optimizer", "ema")
@@ -164,16 +165,10 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 def load_part(directory: Path, part: str) -> dict[str, Tensor]:
     """The tensors of one part; the manifest must have been verified."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     file = directory / f"{part}.safetensors"
     if part in BEFORE and not file.exists():
         file = directory / f"{BEFORE[part]}.safetensors"
-    try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise DamagedError(f"{file} cannot be read ({error})", code="file_damaged") from None
+    return read_tensors(file)
 
 
 def equal_checkpoints(one: Checkpoint, other: Checkpoint) -> bool:

@@ -92,7 +92,7 @@ def is_entry(entry: Mapping[str, Any]) -> bool:
         return False
     if "valid" in entry:
         return is_scores(entry["valid"]) and "loss" in entry["valid"]
-    return is_scores({name: entry.get(name) for name in ("loss", "nll")})
+    return is_scores({name: entry.get(name) for name in ("loss", "mse" if "mse" in entry else "nll")})
 
 
 def is_scores(found: object) -> bool:
@@ -132,7 +132,12 @@ class TrainingResult:
         return cls(training.parent, recipe, scores, curve)
 
 
-def draw_training_curves(entries: Sequence[Mapping[str, Any]], path: Path) -> bool:
+def draw_training_curves(
+    entries: Sequence[Mapping[str, Any]],
+    path: Path,
+    figure_name: str = "nll",
+    label: str = "cross-entropy per target token",
+) -> bool:
     """Plot training and validation loss, and BLEU, against the step; False if matplotlib is not installed."""
     try:
         import matplotlib
@@ -145,12 +150,12 @@ def draw_training_curves(entries: Sequence[Mapping[str, Any]], path: Path) -> bo
     valid = [e for e in entries if "valid" in e]
     translated = [e for e in valid if "bleu" in e["valid"]]
     figure, axis = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    axis.plot([e["step"] for e in steps], [e["nll"] for e in steps], color="#9ecae1", label="training")
+    axis.plot([e["step"] for e in steps], [e[figure_name] for e in steps], color="#9ecae1", label="training")
     axis.plot(
         [e["step"] for e in valid], [e["valid"]["loss"] for e in valid], "o-", color="#08519c", label="validation"
     )
     axis.set_xlabel("step")
-    axis.set_ylabel("cross-entropy per target token")
+    axis.set_ylabel(label)
     lines, labels = axis.get_legend_handles_labels()
     if translated:
         right = axis.twinx()

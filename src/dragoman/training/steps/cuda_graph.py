@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,7 +25,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
-from dragoman.data.batch import Batch
 from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.native.cache import cache_directory, private_directory
 from dragoman.nn.kernels import gpu_matmul as products
@@ -74,6 +73,7 @@ class CudaGraphSteps:
         autocast: Callable[[], AbstractContextManager[None]],
         ranks: Ranks,
         ema: Mapping[Tensor, Tensor] | None = None,
+        stage: Callable[[Any], Any] | None = None,
     ) -> None:
         set_compile_cache()
         from dragoman.training.steps.compilation import compiled  # importing the compiler is slow
@@ -87,20 +87,21 @@ class CudaGraphSteps:
         self.parameters = [p for p in task.parameters() if p.requires_grad]
         self.optimizer, self.recipe, self.autocast, self.device = optimizer, recipe, autocast, device
         self.ema = ema if ema is not None else {}
+        self.stage = stage if stage is not None else add_tiles
         self.stream, self.copying = (torch.cuda.Stream(device) for _ in range(2))  # type: ignore[no-untyped-call]
         self.graph: torch.cuda.CUDAGraph | None = None
         self.warmed_up = False
         self.first_seconds = 0.0
         self.numbers = torch.zeros(2, dtype=torch.float32, device=device)
         self.outputs = torch.zeros(3, dtype=torch.float64, device=device)
-        self.batches: list[Batch] = []
+        self.batches: list[Any] = []
         self.slots: deque[Slot] = deque()
         self.in_flight: deque[tuple[int, float, float, Slot]] = deque()
 
-    def submit(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
+    def submit(self, batches: Sequence[Any], step: int, target: float, source: float, rate: float) -> None:
         """Queue one step without waiting for it."""
         began = time.perf_counter()
-        batches = [add_tiles(batch) for batch in batches]
+        batches = [self.stage(batch) for batch in batches]
         if not self.batches:
             self._allocate(batches)
         slot = self.slots.popleft()
@@ -135,7 +136,7 @@ class CudaGraphSteps:
             self.slots.append(slot)
         return results
 
-    def _allocate(self, batches: list[Batch]) -> None:
+    def _allocate(self, batches: Sequence[Any]) -> None:
         """Allocate the tensors that the graph reads."""
         self.stream.wait_stream(torch.cuda.current_stream(self.device))  # the seed that initialized the weights
         self.batches = [batch.to(self.device) for batch in batches]
@@ -226,7 +227,7 @@ def total_norm(*groups: list[Tensor]) -> Tensor:
     return norm
 
 
-def batch_tensors(batches: list[Batch]) -> list[Tensor]:
+def batch_tensors(batches: Sequence[Any]) -> list[Tensor]:
     """The tensors of some batches, in one order."""
     found: list[Any] = [getattr(batch, f.name) for batch in batches for f in fields(batch)]
     return [value for value in found if isinstance(value, Tensor)]

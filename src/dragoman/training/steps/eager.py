@@ -7,9 +7,10 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -103,12 +104,12 @@ def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], Abstrac
     return lambda: torch.autocast(device.type, torch.bfloat16)
 
 
-def supports_cuda_graph(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
-    """Whether a run can use CUDA graphs: a GPU, packed batches, compilation, an optimizer that can skip on the device.
+def supports_cuda_graph(recipe: TrainRecipe, ranks: Ranks, batch: Any, model: nn.Module) -> bool:
+    """Whether a run can use CUDA graphs: a GPU, batches of one shape, compilation, an optimizer that skips on it.
 
     PyTorch does not compile its recurrent layers.
     """
-    fixed = ranks.device.type == "cuda" and recipe.compile and batch.layout == "packed"
+    fixed = ranks.device.type == "cuda" and recipe.compile and batch.fixed_shape
     plain = not any(isinstance(part, nn.RNNBase) for part in model.modules())
     return fixed and recipe.optimizer in ("adam", "adamw") and plain
 
@@ -139,7 +140,10 @@ class EagerSteps:
         autocast: Callable[[], AbstractContextManager[None]],
         ranks: Ranks,
         ema: Mapping[str, Tensor],
+        stage: Callable[[Any, torch.device], Any] = to_device,
+        make_empty: Callable[[torch.device], Any] = empty_batch,
     ) -> None:
+        self.stage, self.make_empty = stage, make_empty
         self.task, self.model, self.optimizer, self.recipe, self.autocast = task, model, optimizer, recipe, autocast
         self.ranks, self.ema, self.step = ranks, ema, 0
         self.results: list[StepResult] = []
@@ -153,10 +157,10 @@ class EagerSteps:
         if isinstance(self.task, DistributedDataParallel) and not self.recipe.compile:
             self.model.eval()  # batch norm must not count these passes
             for _ in range(2):
-                self.task(empty_batch(self.ranks.device)).smoothed.backward()
+                self.task(self.make_empty(self.ranks.device)).smoothed.backward()
             self.optimizer.clear_gradients()
 
-    def submit(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
+    def submit(self, batches: Sequence[Any], step: int, target: float, source: float, rate: float) -> None:
         """Run one step."""
         self.step = step
         ranks, sums = self.ranks, torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
@@ -164,7 +168,7 @@ class EagerSteps:
             torch.manual_seed(derive_seed(self.recipe.seed, step, number, ranks.rank))
             with self._gradient_sync(number + 1 == len(batches)):
                 with self.autocast():
-                    loss = self.task(to_device(batch, ranks.device))
+                    loss = self.task(self.stage(batch, ranks.device))
                 # DDP averages over ranks; undo that, and divide once by the tokens of all.
                 (loss.smoothed * (ranks.world / target)).backward()
             sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()

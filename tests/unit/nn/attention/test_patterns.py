@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -100,7 +101,7 @@ def test_a_band_is_for_long_texts_alone() -> None:
 )
 def test_the_band_equals_the_grid_with_gradients(rule, length: int, device: torch.device) -> None:
     layout = Padded(length, torch.tensor([length - 12, length], device=device))
-    sees = look(layout, layout, rule, device)
+    sees = replace(look(layout, layout, rule, device), sparse=None)
     if reach(rule) * 8 < length:
         assert sees.band == reach(rule) and sees.mask is None
     q, k, v = (torch.randn(B, H, length, d, device=device, requires_grad=True) for d in (K, K, V))
@@ -114,7 +115,7 @@ def test_the_band_equals_the_grid_with_gradients(rule, length: int, device: torc
 @pytest.mark.usefixtures("_bands_for_all")
 def test_a_query_that_sees_nothing_in_its_band_gives_zeros() -> None:
     layout = Padded(50, torch.tensor([0, 50]))
-    sees = look(layout, layout, window(2), CPU)
+    sees = replace(look(layout, layout, window(2), CPU), sparse=None)
     assert sees.band == 2
     q, k, v = (torch.randn(B, H, 50, d, requires_grad=True) for d in (K, K, V))
     output = ScaledDotProduct()(q, k, v, sees).output
@@ -128,7 +129,7 @@ def test_a_band_drops_weights_as_the_grid_does() -> None:
     layout = Padded(80)
     ones = torch.ones(1, 1, 80, 1)
     q = torch.zeros(1, 1, 80, K)
-    sees = look(layout, layout, window(5), CPU)
+    sees = replace(look(layout, layout, window(5), CPU), sparse=None)
     assert sees.band == 5
     dropped = ScaledDotProduct()(q, q, ones, sees, dropout=0.5).output
     assert 0.8 < float(dropped.mean()) < 1.2
@@ -141,7 +142,7 @@ def test_packed_sentences_in_a_band() -> None:
     lengths = torch.tensor([30, 50, 0, 7])
     packed = Packed.of(lengths, size=90, longest=50)
     flat = torch.randn(90, 12)
-    sees = look(packed, packed, window(4), CPU)
+    sees = replace(look(packed, packed, window(4), CPU), sparse=None)
     assert sees.band == 4
     together = attention(flat, sees)
     start = 0
@@ -156,7 +157,7 @@ def test_packed_sentences_in_a_band() -> None:
 def test_a_band_holds_no_square() -> None:
     """At 20,000 tokens a mask alone would be 400 million entries."""
     layout = Padded(20_000)
-    sees = look(layout, layout, both(causal, window(8)), CPU)
+    sees = replace(look(layout, layout, both(causal, window(8)), CPU), sparse=None)
     x = torch.randn(1, 1, 20_000, 4)
     output = ScaledDotProduct()(x, x, x, sees).output
     here = slice(15_000 - 8, 15_001)

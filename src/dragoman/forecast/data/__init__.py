@@ -1,0 +1,1 @@
+"""From tables to windows: files, time stamps, series, and batches of windows."""

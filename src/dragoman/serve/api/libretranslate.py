@@ -1,0 +1,244 @@
+"""The LibreTranslate API: plain text, with models chosen by language."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dragoman.search.types import MAX_BEAM
+from dragoman.serve.api.routes import caller
+from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
+from dragoman.serve.errors import RequestError, validation_error
+from dragoman.serve.http.access import check_token_field
+from dragoman.serve.http.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
+from dragoman.serve.http.replies import LARGE_REPLY_BYTES, json_object, json_reply
+from dragoman.serve.limits import MAX_TEXTS
+from dragoman.serve.models.language_pairs import (
+    AUTO,
+    ModelChoice,
+    choose_model,
+    choose_models,
+    served_languages,
+    served_pairs,
+)
+from dragoman.serve.scheduling.budget import exceeds_bytes
+from dragoman.serve.scheduling.queue import BatchSettings
+from dragoman.serve.service import Service
+from dragoman.text.languages.detection import Detected, detect_languages, detection_available
+from dragoman.text.languages.names import language_name
+from dragoman.translation.result import Translation
+
+TYPING_PAUSE: Final = 500  # milliseconds that LibreTranslate's web page waits after a key press
+Body = TypeVar("Body", bound=BaseModel)
+MIN_CONFIDENCE: Final = 1.0  # percent; less likely languages are not listed
+
+
+class DetectRequest(BaseModel):
+    """A text whose language is detected; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: str = Field(description="A text.")
+    api_key: Any = Field("", description="API token, if the server requires one.")
+
+
+class LibreTranslateRequest(BaseModel):
+    """A LibreTranslate request; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: str | Annotated[list[str], Field(max_length=MAX_TEXTS, fail_fast=True)] = Field(
+        description="One text, or a list of texts."
+    )
+    source: str = Field(AUTO, description="Source language, or auto to detect it.")
+    target: str = Field("", description="Target language.")
+    format: Literal["text", "html"] = Field("text", description="text; HTML is not supported yet.")
+    alternatives: int = Field(0, ge=0, lt=MAX_BEAM, description="Number of alternative translations per text.")
+    api_key: Any = Field("", description="API token, if the server requires one.")
+
+
+class DetectedLanguage(BaseModel):
+    """A language and its probability in percent."""
+
+    language: str
+    confidence: float
+
+    @classmethod
+    def of(cls, detected: Detected) -> DetectedLanguage:
+        """Convert the confidence to percent, as LibreTranslate does."""
+        return cls(language=detected.language, confidence=round(100 * detected.confidence, 1))
+
+
+class LibreTranslateResponse(BaseModel):
+    """The translation, or a list for a list."""
+
+    translatedText: str | list[str]  # noqa: N815  # LibreTranslate's name
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
+
+
+class Language(BaseModel):
+    """A language and its target languages."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+def libretranslate_router(service: Service) -> APIRouter:
+    """The LibreTranslate routes that clients need."""
+    router = APIRouter(tags=["LibreTranslate"])
+
+    @router.post(
+        "/translate",
+        response_model=LibreTranslateResponse,
+        responses=LIBRETRANSLATE_ERRORS,
+        openapi_extra=body_schema(LibreTranslateRequest),
+    )
+    async def translate(request: Request) -> Response:
+        """Translate with the fields of LibreTranslate; errors are {"error": "..."}."""
+        form = await read_body(LibreTranslateRequest, request)
+        check_token_field(request, form.api_key)
+        if form.format == "html":
+            message = "format=html is not supported yet; send plain text, with format=text"
+            raise RequestError(400, "unsupported_format", message)
+        texts = [form.q] if isinstance(form.q, str) else form.q
+        service.check_size(texts)  # before languages are detected
+        choices = await models_for_request(service, form, texts)
+        translations = await translate_texts(service, request, form, texts, choices)
+        fields: dict[str, Any] = {"translatedText": [translation.text for translation in translations]}
+        if form.alternatives:
+            fields["alternatives"] = [[other.text for other in one.alternatives] for one in translations]
+        if detected := [DetectedLanguage.of(choice.detected) for choice in choices if choice.detected is not None]:
+            fields["detectedLanguage"] = [one.model_dump() for one in detected]
+        if isinstance(form.q, str):
+            fields = {name: values[0] for name, values in fields.items()}
+        return json_reply(json_object(fields), exceeds_bytes(translations, LARGE_REPLY_BYTES))
+
+    @router.post("/detect", responses=LIBRETRANSLATE_ERRORS, openapi_extra=body_schema(DetectRequest))
+    async def detect(request: Request) -> list[DetectedLanguage]:
+        """Detect the language of a text among those of the models, the most likely first."""
+        form = await read_body(DetectRequest, request)
+        check_token_field(request, form.api_key)
+        service.check_size([form.q])
+        ranked = await asyncio.to_thread(detect_languages, form.q, served_languages(service.models) or None)
+        found = [DetectedLanguage.of(one) for one in ranked]
+        return [one for one in found if one.confidence >= MIN_CONFIDENCE] or found[:1]
+
+    @router.get("/languages", responses=LIBRETRANSLATE_GET_ERRORS)
+    async def languages() -> list[Language]:
+        """List the known languages of the models, each with its target languages."""
+        pairs = served_pairs(service.models)
+        return [
+            Language(
+                code=code,
+                name=language_name(code),
+                targets=sorted({pair.target for pair in pairs if pair.source == code}),
+            )
+            for code in served_languages(service.models)
+        ]
+
+    @router.get("/frontend/settings", responses=LIBRETRANSLATE_GET_ERRORS)
+    async def frontend_settings() -> dict[str, Any]:
+        """Settings for LibreTranslate clients: limits and default languages."""
+        pair = next(iter(served_pairs(service.models)), None)
+        source, target = ("", "") if pair is None else (pair.source or AUTO, pair.target)
+        detects = detection_available()
+        return {
+            "apiKeys": service.needs_token,
+            "charLimit": service.limits.max_characters,
+            "filesTranslation": False,
+            "frontendTimeout": TYPING_PAUSE,
+            "keyRequired": service.needs_token,
+            "language": {
+                "source": {"code": AUTO, "name": "Auto Detect"} if detects else to_language(source),
+                "target": to_language(target),
+            },
+            "suggestions": False,
+            "supportedFilesFormat": [],
+        }
+
+    @router.post("/translate_file", include_in_schema=False)
+    async def translate_file() -> None:
+        """Reject file translation, which this server does not support."""
+        message = "this server does not translate files; send their text to /translate, or use dragoman translate"
+        raise RequestError(403, "unsupported_format", message)
+
+    return router
+
+
+def to_language(code: str) -> dict[str, str]:
+    """A language in the format of LibreTranslate's settings."""
+    return {"code": code, "name": language_name(code)}
+
+
+def body_schema(body: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI description of a body sent as JSON or as a form."""
+    schema = body.model_json_schema()
+    return {"requestBody": {"content": {kind: {"schema": schema} for kind in ("application/json", FORM, MULTIPART)}}}
+
+
+async def models_for_request(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[ModelChoice]:
+    """Choose the model for each text; without any language, the default model."""
+    if form.source != AUTO:
+        return [choose_model(service.models, form.source, form.target)] * len(texts)
+    if form.target:
+        return await asyncio.to_thread(choose_models, service.models, texts, form.target)
+    return [ModelChoice(service.default, None)] * len(texts)
+
+
+async def translate_texts(
+    service: Service,
+    request: Request,
+    form: LibreTranslateRequest,
+    texts: Sequence[str],
+    choices: Sequence[ModelChoice],
+) -> list[Translation]:
+    """Translate each text with its model; return the translations in order."""
+    found: dict[int, Translation] = {}
+    for model, to in dict.fromkeys((choice.model, choice.to) for choice in choices):
+        here = [i for i, choice in enumerate(choices) if (choice.model, choice.to) == (model, to)]
+        settings = batch_settings(service, model, to, form.alternatives)
+        translations = await service.translate([texts[i] for i in here], settings, caller(request))
+        found.update(zip(here, translations, strict=True))
+    return [found[i] for i in range(len(texts))]
+
+
+def batch_settings(service: Service, model: str, to: str | None, alternatives: int) -> BatchSettings:
+    """Batch settings for a model and a target language."""
+    fields = {"text": "", "model": model, "n_best": alternatives + 1, "to": to}
+    return service.batch_settings(TranslateRequest.model_validate(fields))
+
+
+def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
+    """Parse a body sent as JSON or as a form."""
+    fields: Any
+    strict = not content_type.startswith((FORM, MULTIPART))  # everything in a form is text
+    try:
+        if content_type.startswith(FORM):
+            fields = parse_form(body)
+        elif content_type.startswith(MULTIPART):
+            fields = parse_multipart(body, content_type)
+        else:
+            fields = parse_request_json(body)
+    except ValueError:  # invalid UTF-8, or not a form
+        message = 'the body is neither valid JSON nor a form without files; send {"q": "..."} as JSON, in UTF-8'
+        raise RequestError(400, "invalid_json", message) from None
+    try:
+        return kind.model_validate(fields, strict=strict)
+    except ValidationError as error:
+        found = validation_error(RequestValidationError(error.errors()).errors(), kind)
+        raise RequestError(400, found.code, str(found)) from None
+
+
+async def read_body(kind: type[Body], request: Request) -> Body:
+    """Read and parse the body of a request."""
+    parse = partial(parse_body, kind, request.headers.get("content-type", ""))
+    found: Body = await in_thread(parse, await request.body())
+    return found

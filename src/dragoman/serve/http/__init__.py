@@ -1,0 +1,1 @@
+"""HTTP: connections, access, middleware, request bodies and replies."""

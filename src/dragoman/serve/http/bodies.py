@@ -1,0 +1,115 @@
+"""Parse request bodies, JSON and forms, with bounded structure; large ones are parsed off the event loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from email import message_from_string
+from email.message import Message
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from dragoman.serve.errors import RequestError
+from dragoman.serve.limits import MAX_TERMS, MAX_TEXTS
+from dragoman.serve.offload import offload
+
+FORM: Final = "application/x-www-form-urlencoded"
+MULTIPART: Final = "multipart/form-data"
+LARGE_BODY_BYTES: Final = 1 << 16  # larger bodies are parsed in a thread
+MAX_STRINGS: Final = MAX_TEXTS + 4 * MAX_TERMS  # per body: texts, phrases and field names
+MAX_STRUCTURE: Final = (1 << 16, 64)  # bytes outside strings, plus some per string: indentation, numbers
+MAX_FIELDS: Final = 100  # per object; `terms` has its own limit
+MAX_PARTS: Final = 100  # per multipart form
+MAX_PART_HEADERS: Final = 4_096  # bytes
+
+
+class BoundedRoute(APIRoute):
+    """A route that rejects bodies with too many fields or entries before parsing them."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the handler: JSON is parsed here, within bounds, instead of by FastAPI."""
+        handle = super().get_route_handler()
+
+        async def handle_bounded(request: Request) -> Response:
+            if is_json(request.headers.get("content-type", "")):
+                body = await request.body()
+                if body:
+                    request._json = await in_thread(parse_request_json, body)  # Request.json() returns this
+            return await handle(request)
+
+        return handle_bounded
+
+
+async def in_thread(parse: Callable[[bytes], Any], body: bytes) -> Any:
+    """Parse a body; a large one in a thread, to keep the event loop responsive."""
+    return parse(body) if len(body) < LARGE_BODY_BYTES else await offload(parse, body)
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a content type is JSON."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def parse_request_json(body: bytes) -> Any:
+    """Parse a JSON body; reject structure that would take seconds and gigabytes to parse."""
+    check_structure(body)
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
+        reason = f" ({error.msg})" if isinstance(error, json.JSONDecodeError) else ""
+        message = f'the body is not valid JSON{reason}; send an object such as {{"text": "..."}} in UTF-8'
+        raise RequestError(400, "invalid_json", message) from None
+    if isinstance(found, dict) and len(found) > MAX_FIELDS:
+        raise RequestError(413, "too_large", f"the body has {len(found):,} fields; /docs lists the supported ones")
+    return found
+
+
+def check_structure(body: bytes) -> None:
+    """Reject JSON with too many strings, or too much outside strings; each step is one pass in C."""
+    if len(body) < MAX_STRUCTURE[0] or body.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16 is not accepted anyway
+        return
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    strings = plain.count(b'"') // 2
+    if strings > MAX_STRINGS:
+        message = f"the body has {strings:,} strings and field names; send at most {MAX_STRINGS:,} at a time"
+        raise RequestError(413, "too_large", message)
+    outside = sum(map(len, plain.split(b'"')[::2]))
+    if outside > MAX_STRUCTURE[0] + MAX_STRUCTURE[1] * strings:
+        message = f"the body has {outside:,} bytes outside strings; send texts as strings, in fewer entries"
+        raise RequestError(413, "too_large", message)
+
+
+def parse_form(body: bytes) -> dict[str, Any]:
+    """Parse a URL-encoded form; a repeated field becomes a list."""
+    sent = parse_qs(
+        body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_TEXTS + MAX_FIELDS
+    )
+    return {name: values[0] if len(values) == 1 else values for name, values in sent.items()}
+
+
+def parse_multipart(body: bytes, content_type: str) -> dict[str, Any]:
+    """Parse a multipart form, such as a browser's FormData; raise ValueError for files and malformed forms."""
+    header = Message()
+    header["Content-Type"] = content_type
+    boundary = header.get_boundary()
+    if not boundary:
+        raise ValueError("no boundary")
+    mark = b"\r\n--" + boundary.encode("ascii")
+    first, *parts = (b"\r\n" + body).split(mark, MAX_PARTS + 1)
+    if first.strip() or not parts or not parts[-1].startswith(b"--") or len(parts) > MAX_PARTS:
+        raise ValueError("not a form")
+    fields: dict[str, Any] = {}
+    for part in parts[:-1]:
+        head, blank, content = part.partition(b"\r\n\r\n")
+        if not blank or len(head) > MAX_PART_HEADERS:
+            raise ValueError("not a field")
+        described = message_from_string(head.strip().decode("utf-8") + "\r\n\r\n")
+        name = described.get_param("name", header="content-disposition")
+        if not isinstance(name, str) or described.get_filename() is not None:
+            raise ValueError("not a field")
+        fields[name] = content.decode("utf-8")
+    return fields

@@ -1,0 +1,1 @@
+"""Served models: load and reload them, and choose one by language."""

@@ -1,0 +1,137 @@
+"""Load models for the server, and warm them up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dragoman.engines.base import EngineRequest
+from dragoman.errors import SearchError
+from dragoman.modeldir.info import language_codes, read_info
+from dragoman.modeldir.locate import find_model, model_name
+from dragoman.search.types import Sampling, Search
+from dragoman.serve.models.served_model import ServedModel
+from dragoman.translation.forced_attention import forced_attention
+from dragoman.translation.translator import Translator
+
+WARM_UP = "Good morning! 你好。 1 2 3"
+SUBTAGS = "(?:_(?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"  # a script and a region, as in zh_Hans_CN
+
+
+def model_directories(models: Sequence[str]) -> dict[str, Path]:
+    """Map names to directories; each argument is NAME=DIRECTORY, or a directory or model name."""
+    found: dict[str, Path] = {}
+    for model in models:
+        name, equals, location = model.partition("=")
+        if not equals or Path(model).is_dir():
+            name, location = "", model
+        if not location:
+            message = f"{model!r} has no directory; write NAME=DIRECTORY, such as en-de=my-model"
+            raise SearchError(message, code="missing_option")
+        directory = find_model(location)
+        name = name or model_name(directory)
+        if name in found:
+            message = f"two models have the name {name!r}: {found[name]} and {directory}; use NAME={location}"
+            raise SearchError(message, code="duplicate_name")
+        found[name] = directory
+    return found
+
+
+def load_served_model(
+    name: str, directory: Path, beam: int, languages: tuple[str, str] | None = None, **options: Any
+) -> ServedModel:
+    """Load a model and warm it up, so the first request is as fast as the next.
+
+    `languages` is the pair (source, target); by default it comes from the name or from the model.
+    """
+    given, sources = languages is not None, read_info(directory).source_languages
+    languages = languages or model_languages(name, directory)
+    if languages is not None:
+        options = {"language": languages[0], **options}
+    elif len(sources) == 1:
+        options = {"language": sources[0], **options}
+    translator = Translator.load(directory, **options)
+    if translator.recipe.model.reads_trees:
+        advice = "translate files with dragoman translate --source-trees instead"
+        message = f"{directory} reads dependency trees, which requests do not have; {advice}"
+        raise SearchError(message, code="missing_trees")
+    search, targets = Search(beam=beam), translator.targets
+    if given and targets:
+        message = f"--languages has no effect: {directory} translates into {', '.join(targets)}; drop it"
+        raise SearchError(message, code="unused_option")
+    engine = translator.running_for(search=search)
+    translator.translate(WARM_UP, search=search, to=targets[0] if targets else None)
+    attention = has_attention(translator, search, targets[0] if targets else None)
+    load_other_engines(translator, search, targets[0] if targets else None)
+    return ServedModel(
+        name,
+        translator,
+        translator.segmenter,
+        str(engine),
+        None if targets else languages,
+        attention,
+        targets,
+        sources if targets else (),
+        partial(forced_attention, translator),
+        lambda text: len(translator.source.encode(text)),
+        lambda search: translator.engines.for_request(EngineRequest(search)).capabilities.concurrent,
+    )
+
+
+def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:
+    """Whether a model has attention between tokens; the test also loads the engine for it."""
+    try:
+        translator.translate(WARM_UP, search=search, alignment=True, attention=True, to=to)
+    except SearchError:  # a model without attention between tokens
+        return False
+    return True
+
+
+def load_other_engines(translator: Translator, search: Search, to: str | None = None) -> None:
+    """Load the engines for sampling and constraints now: the files may be deleted or replaced later."""
+    for options in ({"search": replace(search, sampling=Sampling())}, {"search": search, "avoid": ["\N{SNOWMAN}"]}):
+        with suppress(SearchError):  # the chosen engine may not support them
+            translator.translate(WARM_UP, to=to, **options)
+
+
+def preferred_batch(model: ServedModel, beam: int) -> int:
+    """The preferred batch size of a model's engine; 0 if it has none."""
+    translator = model.translator
+    if not isinstance(translator, Translator):
+        return 0
+    return translator.engines.for_request(EngineRequest(Search(beam=beam))).batch
+
+
+def model_languages(name: str, directory: Path) -> tuple[str, str] | None:
+    """The source and target language, from a name such as en-de or from the model.
+
+    A given name takes precedence over the model. The name of a directory does not: it may look like a pair by
+    accident, such as my-new (Burmese and Newari).
+    """
+    from_name, from_model = parse_language_pair(name), read_info(directory).language_pair
+    return from_model or from_name if name == model_name(directory) else from_name or from_model
+
+
+def parse_languages(pair: str) -> tuple[str, str]:
+    """Parse the value of --languages, such as en-es."""
+    found = parse_language_pair(pair)
+    if found is None:
+        message = f"--languages must be a source and a target language, such as en-es; got {pair!r}"
+        raise SearchError(message, code="unknown_language")
+    return found
+
+
+def parse_language_pair(name: str) -> tuple[str, str] | None:
+    """Parse a name such as en-de, deu-eng or pt_BR-zh_Hans; None if it is not a pair, such as my-run."""
+    pair = re.fullmatch(rf"([a-z]{{2,3}}){SUBTAGS}-([a-z]{{2,3}}){SUBTAGS}", name)
+    found = [code for part in pair.groups() for code in language_codes([part])] if pair is not None else []
+    if pair is None or len(found) != 2:
+        return None
+    # beside a two-letter code, a three-letter code is accepted only if its language has no two-letter code
+    same_form = all(len(a) == len(b) for a, b in zip(pair.groups(), found, strict=True))
+    return (found[0], found[1]) if same_form or len(pair[1]) == len(pair[2]) else None

@@ -1,0 +1,1 @@
+"""Languages of texts: their codes, their names, and detection."""

@@ -1,0 +1,1 @@
+"""Subword sampling: random segmentations of words for subword regularization, in C and in Python."""

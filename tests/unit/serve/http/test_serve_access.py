@@ -1,0 +1,108 @@
+"""Who may use the server: hosts, tokens, and a share for each client."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+from fake_translator import fake_service
+from starlette.testclient import TestClient
+
+from dragoman.serve.app import create_app
+from dragoman.serve.http.access import Access
+
+
+def client_with(access: Access) -> Iterator[TestClient]:
+    service = fake_service()
+    service.start()
+    with TestClient(create_app(service, access=access), raise_server_exceptions=False) as client:
+        yield client
+    service.close()
+    service.worker.thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[TestClient]:
+    yield from client_with(Access(tokens=["right"]))
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("localhost", True),
+        ("LocalHost:8000", True),
+        ("127.0.0.1:8000", True),
+        ("[::1]:8000", True),
+        ("::1", True),
+        ("mt.example.org", True),
+        ("mt.example.org:443", True),
+        ("evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("10.0.0.7:8000", False),
+        ("", False),
+    ],
+)
+def test_a_server_answers_to_its_own_names_alone(host: str, allowed: bool) -> None:
+    assert Access(["127.0.0.1", "mt.example.org"]).allows_host(host) == allowed
+
+
+def test_a_server_on_all_addresses_answers_to_any_address_but_to_no_other_name() -> None:
+    access = Access(["0.0.0.0"])
+    assert access.allows_host("10.0.0.7:8000")
+    assert access.allows_host("[fe80::1]")
+    assert not access.allows_host("evil.example")
+    assert Access(["0.0.0.0", "*"]).allows_host("evil.example")
+
+
+def test_a_page_of_another_name_reaches_nothing() -> None:
+    for client in client_with(Access(["127.0.0.1"])):
+        for path in ("/", "/health", "/v1/models"):
+            answer = client.get(path, headers={"Host": "evil.example"})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (421, "host_not_allowed")
+        answer = client.post("/v1/translate", json={"text": "a"}, headers={"Host": "evil.example"})
+        assert answer.status_code == 421
+        assert client.post("/v1/translate", json={"text": "a"}, headers={"Host": "localhost"}).status_code == 200
+
+
+def basic(token: str) -> str:
+    return "Basic " + base64.b64encode(f"anyone:{token}".encode()).decode()
+
+
+@pytest.mark.parametrize("given", ["Bearer right", "bearer  right", basic("right")])
+def test_the_token_opens_everything(guarded: TestClient, given: str) -> None:
+    for path in ("/", "/v1/models", "/metrics", "/languages", "/openapi.json"):
+        assert guarded.get(path, headers={"Authorization": given}).status_code == 200
+    answer = guarded.post("/v1/translate", json={"text": "a"}, headers={"Authorization": given})
+    assert answer.json()["translations"][0]["text"] == "A"
+
+
+@pytest.mark.parametrize("given", [None, "Bearer wrong", "Bearer", "Basic !", basic("wrong"), "right", "Digest right"])
+def test_without_the_token_only_probes_are_answered(guarded: TestClient, given: str | None) -> None:
+    headers = {} if given is None else {"Authorization": given}
+    for path in ("/", "/v1/models", "/metrics", "/openapi.json", "/nowhere"):
+        answer = guarded.get(path, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
+        assert answer.headers["WWW-Authenticate"].startswith("Basic ")  # so that browsers ask for it
+    assert guarded.post("/v1/translate", json={"text": "a"}, headers=headers).status_code == 401
+    assert (
+        guarded.get("/health", headers=headers).status_code == guarded.get("/ready", headers=headers).status_code == 200
+    )
+
+
+def test_libretranslate_clients_send_the_token_in_the_body(guarded: TestClient) -> None:
+    assert guarded.post("/translate", json={"q": "a", "api_key": "right"}).json() == {"translatedText": "A"}
+    assert guarded.post("/translate", data={"q": "a", "api_key": "right"}).status_code == 200
+    assert guarded.post("/translate", json={"q": "a"}, headers={"Authorization": "Bearer right"}).status_code == 200
+    for key in ("wrong", "", None, 3, ["right"]):
+        assert guarded.post("/translate", json={"q": "a", "api_key": key}).status_code == 401
+    assert guarded.post("/translate", json={"q": "a"}).status_code == 401
+    assert guarded.get("/frontend/settings", headers={"Authorization": "Bearer right"}).status_code == 200
+
+
+def test_a_client_is_an_address_or_one_of_several_tokens() -> None:
+    scope, headers = {"client": ("10.0.0.7", 4711)}, {b"authorization": b"Bearer two"}
+    assert Access().client(scope, {}) == "10.0.0.7"
+    assert Access(tokens=["two"]).client(scope, headers) == "10.0.0.7"
+    assert Access(tokens=["one", "two"]).client(scope, headers) == "token 1"
+    assert Access().client({}, {}) == ""
