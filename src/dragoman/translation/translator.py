@@ -318,7 +318,7 @@ class Translator:
         before: int = 0,
         to: str | Sequence[str] | None = None,
     ) -> Iterator[Scored]:
-        """Score pairs (source, target) in order, with bounded memory; always with PyTorch.
+        """Score pairs (source, target) in order, with bounded memory; in float32 by default.
 
         `to` is the target language of a multilingual model: one for all pairs, or one for each. `batch` is the number
         of pairs at a time; with 1, scores are bit-identical and independent of the other pairs. Nothing is split or

@@ -80,7 +80,7 @@ def masked(function: AttentionFunction, q: Tensor, k: Tensor, v: Tensor, shown: 
 
 
 @pytest.mark.usefixtures("_gathers_always")
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("length", [17, 41, 150])
 def test_gathered_attention_equals_masked_attention_with_gradients(
     rule: Rule, length: int, device: torch.device
@@ -102,7 +102,7 @@ def test_gathered_attention_equals_masked_attention_with_gradients(
         torch.testing.assert_close(ours, theirs, atol=5e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("rule", RULES)
 def test_blocks_list_each_visible_pair_once(rule: Rule) -> None:
     length, known = 163, sparsity(rule)
     assert known is not None
@@ -164,7 +164,7 @@ def test_stepping_equals_teacher_forcing_with_few_keys(positions: str) -> None:
 
 
 @pytest.mark.usefixtures("_gathers_always")
-@pytest.mark.parametrize("rule", [rule for rule in RULES if isinstance(rule, both)], ids=str)
+@pytest.mark.parametrize("rule", [rule for rule in RULES if isinstance(rule, both)])
 def test_a_step_picks_the_keys_that_it_sees(rule: Rule) -> None:
     for position in (23, 40, 201):
         sees = look(Padded(1, offset=position), Padded(position + 1), rule, CPU)
