@@ -84,11 +84,11 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["translate", "one", "test.en", "--with", "nothing"], "nothing"),
         (["translate", "one", "test.en", "--with", "two", "--alignments"], "has no attention or alignment"),
         (
-            ["translate", "one", "test.en", "--with", "two", "--engine", "native"],
+            ["translate", "one", "test.en", "--with", "two", "--engine", "ctranslate2"],
             "an ensemble of 2 models",
         ),
         (
-            ["translate", "one", "test.en", "--with", "two", "--precision", "int8"],
+            ["translate", "one", "test.en", "--with", "two", "--engine", "torch", "--precision", "int8"],
             "'torch' does not support precision='int8'",
         ),
         (

@@ -233,7 +233,7 @@ def test_no_memory_for_the_weights(whole: Path, monkeypatch: pytest.MonkeyPatch)
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr("dragoman.modeldir.weights.mmap.mmap", refused)
-    with pytest.raises(MemoryError, match="weights"):
+    with pytest.raises(MemoryError, match="memory"):
         NativeEngine.load(whole)
 
 

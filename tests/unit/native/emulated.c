@@ -45,7 +45,7 @@ int main(int count, char **words) {
     Worker *worker = model ? worker_new(model) : NULL;
     FILE *f = fopen(words[2], "rb");
     if (!worker || !f) return 102;
-    TranslationJob job = {0};
+    TranslationJob job = {.models = 1};
     memcpy(&job, read_some(f, 28), 28);
     size_t n = (size_t)job.sentences, answers = n * (size_t)job.n_best;
     job.source_lengths = read_some(f, 4 * n);

@@ -165,8 +165,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def load(folder: Path, first: str, *others: str, **more: Any) -> Translator:
-    return Translator.load(folder / first, device="cpu", ensemble=[folder / other for other in others], **more)
+def load(folder: Path, first: str, *others: str, engine: str = "torch", **more: Any) -> Translator:
+    others_ = [folder / other for other in others]
+    return Translator.load(folder / first, device="cpu", ensemble=others_, engine=engine, **more)
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -251,7 +252,9 @@ def test_what_runs_and_goes_to_other_processes(folder: Path) -> None:
     assert again.translate(LINES, **SHORT) == translator.translate(LINES, **SHORT)
     other = load(folder, "one", "two").translate(LINES, **SHORT)
     assert [t.score for t in again.translate(LINES, **SHORT)] != pytest.approx([t.score for t in other], abs=1e-3)
-    named = Translator.load(folder / "one", device="cpu", ensemble=str(folder / "two"), mean="log-probabilities")
+    named = Translator.load(
+        folder / "one", device="cpu", ensemble=str(folder / "two"), mean="log-probabilities", engine="torch"
+    )
     assert named.translate(LINES, **SHORT) == translator.translate(LINES, **SHORT)
     assert (
         str(Translator.load(folder / "one", device="cpu", ensemble=None, engine="torch").running).count("models") == 0
@@ -269,10 +272,9 @@ def test_other_tokens_are_refused_by_the_file_that_differs(folder: Path, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "code", "mention"),
     [
-        ({"engine": "native"}, "unsupported_by_engine", "an ensemble of 2 models; use 'torch'"),
-        ({"engine": "cuda"}, "unsupported_by_engine", "an ensemble of 2 models; use 'torch'"),
-        ({"engine": "ctranslate2"}, "unsupported_by_engine", "an ensemble of 2 models; use 'torch'"),
-        ({"precision": "int8"}, "unsupported_by_engine", "'torch' does not support precision='int8'; use 'torch' with"),
+        ({"engine": "cuda"}, "unsupported_by_engine", "an ensemble of 2 models; use"),
+        ({"engine": "ctranslate2"}, "unsupported_by_engine", "an ensemble of 2 models; use 'native' or 'torch'"),
+        ({"precision": "int8"}, "unsupported_by_engine", "'torch' does not support precision='int8'"),
         ({"mean": "probability"}, "unknown_choice", "did you mean 'probabilities'"),
         ({"engine": "natve"}, "unknown_choice", "did you mean 'native'"),
     ],

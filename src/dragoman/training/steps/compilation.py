@@ -11,13 +11,15 @@ from torch import nn
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.fx import Graph, Node
 
-from dragoman.nn.kernels import cpu_bf16, linear_relu, residual_norm
+from dragoman.nn.kernels import cpu_bf16, gathered_attention, linear_relu, listed_attention, residual_norm
 from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.nn.kernels import packed_attention as packed
 from dragoman.training.loss import fused_cross_entropy as fused_loss
 
 MAX_COMPILED_RUNS = 256  # compilations per process; the default limit is 8
-OPERATORS = (cpu_bf16, fused_loss, linear_relu, packed, products, residual_norm)  # where ours are registered
+OPERATORS = (  # where ours are registered
+    *(cpu_bf16, fused_loss, gathered_attention, linear_relu, listed_attention, packed, products, residual_norm),
+)
 LAZY_MESSAGES = "2.13"  # the first version that formats these messages lazily
 
 

@@ -221,7 +221,7 @@ def test_company_changes_nothing_whatever_it_demands() -> None:
 def test_drawn_texts_do_not_have_what_is_avoided() -> None:
     model = TableModel(3, 9, SPACED.vocabulary_size, seed=2, sharpness=0.3)
     search, limits = Search(sampling=Sampling(), n_best=50, beam=50), torch.tensor([9, 6, 9])
-    plan, keys = SPACED.plan(avoid=["a", "b b"]), torch.tensor([7, 8, 9])
+    plan, keys = SPACED.plan(avoid=["a", "b b"]), torch.arange(150).view(3, 50)
     drawn = sample(
         model, torch.tensor([[0], [1], [2]]), Padded(1), limits, search, keys, constraints=[plan, None, plan]
     )  # type: ignore[arg-type]

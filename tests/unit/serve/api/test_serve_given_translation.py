@@ -29,12 +29,14 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(engine, "search", search)
 
 
-def check(answer: dict[str, Any], translator: Translator, text: str, given: str, to: str | None = None) -> None:
+def check(
+    answer: dict[str, Any], translator: Translator, text: str, given: str, to: str | None = None, atol: float = 1e-4
+) -> None:
     """Compare with the attention that `dragoman inspect` records: the mean of the second-to-last layer's heads."""
     recorded = record_attention(translator, text, given, to=to)
     n = translator.n_language_tokens
     weights = recorded.maps["cross"][-2].mean(0)[:-1, n:-1]
-    np.testing.assert_allclose(answer["weights"], weights, atol=1e-4)
+    np.testing.assert_allclose(answer["weights"], weights, atol=atol)
     assert answer["target"]["text"] == given
     assert [word["text"] for word in answer["target"]["words"]] == given.split()
     assert [given[word["start"] : word["end"]] for word in answer["target"]["words"]] == given.split()
@@ -45,7 +47,7 @@ def test_a_given_translation_is_not_searched(real: TestClient, directory: Path) 
     given = "der alte Kasten, im Flur"
     answer = real.post("/v1/attention", json={"text": LINES[0], "translation": given})
     assert answer.status_code == 200, answer.text
-    check(answer.json(), Translator.load(directory, device="cpu"), LINES[0], given)
+    check(answer.json(), Translator.load(directory, device="cpu"), LINES[0], given, atol=0.05)  # served in int8
     assert answer.json()["alignment"]
 
 
