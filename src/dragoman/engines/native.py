@@ -18,7 +18,7 @@ import numpy as np
 
 from dragoman.cpu import available_cores
 from dragoman.engines.base import check_supported
-from dragoman.engines.native_forced import check_result, concatenate, forced_cross_maps, forced_log_probabilities
+from dragoman.engines.native_forced import check_result, concatenate, native_cross_maps, native_log_probabilities
 from dragoman.engines.native_layout import TranslationJob, Workers, recorded_integers
 from dragoman.engines.native_model import NativeModel
 from dragoman.engines.specs import NATIVE
@@ -114,11 +114,11 @@ class NativeEngine:
 
     def log_probabilities(self, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
         """The log-probability of each target token and of EOS; see `ForcedEngine`."""
-        return forced_log_probabilities(self, pairs, batch)
+        return native_log_probabilities(self, pairs, batch)
 
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
         """The cross-attention of all heads; see `ForcedEngine`."""
-        return forced_cross_maps(self, pairs)
+        return native_cross_maps(self, pairs)
 
     def run_batches(self, batches: Sequence[Batch], run: Callable[[Workers, Batch, int], None]) -> None:
         """Call `run(workers, batch, team)` for each batch; threads take batches in turn, a team shares a single one."""

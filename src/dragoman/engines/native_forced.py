@@ -25,9 +25,9 @@ Maps = list[tuple[int, FloatArray]]
 TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
 
 
-def forced_log_probabilities(engine: NativeEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+def native_log_probabilities(engine: NativeEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
     """The log-probabilities of each pair; bit-identical in any batch."""
-    check_pairs(engine, pairs)
+    check_forced_pairs(engine, pairs)
     found: list[list[float]] = [[] for _ in pairs]
 
     def run(workers: Workers, indices: list[int], team: int) -> None:
@@ -43,9 +43,9 @@ def forced_log_probabilities(engine: NativeEngine, pairs: EncodedPairs, batch: i
     return found
 
 
-def forced_cross_maps(engine: NativeEngine, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
+def native_cross_maps(engine: NativeEngine, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
     """The index of each pair, and the weights of all heads."""
-    check_pairs(engine, pairs)
+    check_forced_pairs(engine, pairs)
     layers, heads = engine.recipe.decoder_layers, engine.recipe.n_heads
     batches = list(length_batches(pairs, MAPPED_BATCH))
     for start in range(0, len(batches), engine.threads):  # as many at a time as there are threads
@@ -63,7 +63,7 @@ def forced_cross_maps(engine: NativeEngine, pairs: EncodedPairs) -> Iterator[tup
         yield from found
 
 
-def check_pairs(engine: NativeEngine, pairs: EncodedPairs) -> None:
+def check_forced_pairs(engine: NativeEngine, pairs: EncodedPairs) -> None:
     """Raise on pairs that would lead the C code outside its memory."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     engine.check_positions(max(map(len, (*sources, *targets)), default=0))

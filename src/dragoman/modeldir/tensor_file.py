@@ -27,7 +27,7 @@ ALIGNMENT: Final = 64  # of the first tensor in memory, whatever the length of t
 MAX_HEADER: Final = 100_000_000  # as in the safetensors library
 
 
-class StoredTensor(NamedTuple):
+class TensorEntry(NamedTuple):
     """Where a tensor lies in memory."""
 
     dtype: str
@@ -40,7 +40,7 @@ class TensorFile(NamedTuple):
     """The content of a file in private, writable memory, and the tensors in it."""
 
     memory: mmap.mmap
-    tensors: dict[str, StoredTensor]
+    tensors: dict[str, TensorEntry]
 
 
 def read_tensor_file(path: Path) -> TensorFile:
@@ -75,10 +75,10 @@ def _read(file: BinaryIO) -> tuple[mmap.mmap, int, int]:
     return memory, skipped + LENGTH_BYTES + length, skipped
 
 
-def _check(header: dict[str, Any], start: int, end: int) -> dict[str, StoredTensor]:
+def _check(header: dict[str, Any], start: int, end: int) -> dict[str, TensorEntry]:
     """The tensors of a header; together they must be all that lies from `start` to `end`, without gaps or overlaps."""
     header.pop("__metadata__", None)
-    found: dict[str, StoredTensor] = {}
+    found: dict[str, TensorEntry] = {}
     for name, about in header.items():
         (first, last), shape, dtype = about["data_offsets"], tuple(about["shape"]), str(about["dtype"])
         if not all(type(number) is int and number >= 0 for number in (*shape, first, last)):
@@ -88,7 +88,7 @@ def _check(header: dict[str, Any], start: int, end: int) -> dict[str, StoredTens
         too_large = math.prod(max(size, 1) for size in shape) >= 1 << 60  # one that is empty may claim anything
         if too_large or last - first != ITEM_BYTES[dtype] * math.prod(shape):
             raise ValueError(f"{name[:80]} of shape {shape[:8]} lies from byte {first} to {last}")
-        found[name] = StoredTensor(dtype, shape, start + first, start + last)
+        found[name] = TensorEntry(dtype, shape, start + first, start + last)
     at = start
     for name, tensor in sorted(found.items(), key=lambda item: item[1][2:]):
         if tensor.first != at:
