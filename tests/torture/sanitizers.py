@@ -20,16 +20,18 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import numpy as np
 
 from dragoman.config import ModelRecipe
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import ACTIVATION_CODES, POSITION_CODES, STRUCTURES
+from dragoman.engines.native_model import NativeModel
 from dragoman.errors import DragomanError, RecipeError
 from dragoman.modeldir.weights import Weights, tensor_layout
 from dragoman.native import build
-from dragoman.search.types import Search, StopFlag
+from dragoman.search.types import Mean, RecordedHead, Sampling, Search, StopFlag
 
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 FACTORS = (*[1.0] * 12, 0.0, 1e4, 1e18, 1e38)
@@ -92,6 +94,19 @@ def draw_rows(draw: Random, n: int, vocabulary: int, longest: int) -> list[list[
     return [[draw.randrange(vocabulary) for _ in range(min(length, longest))] for length in lengths]
 
 
+def draw_sampling(draw: Random) -> Sampling:
+    return Sampling(
+        draw.choice((1e-6, 0.5, 1.0, 1e6)), draw.choice((0, 1, 3, 1000)), draw.choice((1e-9, 0.5, 0.9, 1.0))
+    )
+
+
+def draw_heads(draw: Random, recipe: ModelRecipe) -> list[RecordedHead]:
+    heads = (None, *range(recipe.n_heads))
+    return [
+        RecordedHead(draw.randrange(recipe.decoder_layers), draw.choice(heads)) for _ in range(draw.choice((0, 1, 2)))
+    ]
+
+
 def draw_search(draw: Random) -> Search:
     while True:
         beam = draw.choice((1, 1, 2, 3, 4, 5, 8, draw.randint(1, 64)))
@@ -104,6 +119,7 @@ def draw_search(draw: Random) -> Search:
                 max_length=draw.choice((None, draw.randint(1, 20), draw.randint(1, 6))),
                 min_length=draw.choice((0, 0, 0, draw.randint(0, 20))),
                 no_repeat=draw.choice((0, 0, 1, 2, 3, 9)),
+                sampling=draw.choice((None, None, draw_sampling(draw))),
             )
         except DragomanError:
             continue
@@ -114,8 +130,12 @@ def run_model(code: ctypes.CDLL, draw: Random) -> str:
     recipe = draw_recipe(draw)
     size = draw.choice((4, 5, draw.randint(4, 40), draw.randint(4, 700)))
     vocabulary = (size, size if recipe.tie == "all" else draw.randint(4, 400))
-    weights, outcomes = draw_weights(draw, recipe, vocabulary), []
-    engine = NativeEngine(code, recipe, vocabulary, weights, draw.choice((1, 1, 2, 3)), draw.random() < 0.6)
+    threads, quantize, outcomes = draw.choice((1, 1, 2, 3)), draw.random() < 0.6, []
+    models = [
+        NativeModel(code, recipe, vocabulary, draw_weights(draw, recipe, vocabulary), threads, quantize)
+        for _ in range(draw.choice((1, 1, 1, 2, 3)))
+    ]
+    engine = NativeEngine(models, threads, quantize, draw.choice(get_args(Mean)))
     for _ in range(draw.choice((1, 1, 2))):
         sources = draw_rows(draw, draw.choice((1, 2, draw.randint(1, 20))), vocabulary[0], draw.choice((3, 9, 70)))
         prefixes = draw_rows(draw, len(sources), vocabulary[1], 9) if draw.random() < 0.4 else None
@@ -123,8 +143,13 @@ def run_model(code: ctypes.CDLL, draw: Random) -> str:
         if draw.random() < 0.05:
             stop.set()
         try:
-            found = engine.search(sources, draw_search(draw), prefixes, stop=stop)
+            found = engine.search(sources, draw_search(draw), prefixes, stop=stop, record=draw_heads(draw, recipe))
             assert all(0 <= token < vocabulary[1] for rows in found for one in rows for token in one.ids)
+            pairs = [(source, one.ids) for source, rows in zip(sources, found, strict=True) for one in rows]
+            if draw.random() < 0.5:
+                assert [len(row) for row in engine.log_probabilities(pairs)] == [len(ids) + 1 for _, ids in pairs]
+            if draw.random() < 0.5:
+                assert len(list(engine.cross_maps(pairs))) == len(pairs)
             outcomes.append("translated")
         except DragomanError as error:
             outcomes.append(error.code)
