@@ -176,7 +176,7 @@ def test_trees_for_some_corpora_alone(tmp_path: Path) -> None:
     ("spoil", "expected"),
     [
         (lambda t: t[:-1], ("count_mismatch", "29", "30", "train.conllu")),
-        (lambda t: [*t, t[0]], ("count_mismatch", "train.conllu", "30")),
+        (lambda t: [*t, t[0]], ("count_mismatch", "train.conllu, line ")),
         (lambda t: [t[1], t[0], *t[2:]], ("tree_mismatch", "train.conllu", "2", "1")),
         (
             lambda t: [t[0].replace("\t0\t", "\t1\t"), *t[1:]],
