@@ -235,7 +235,7 @@ def evaluate(
 ) -> ForecastReport:
     """Measure a forecaster and the baselines over all windows of a part of a file, by the split of its recipe.
 
-    The linear baseline is fitted to the training part; with `part` "all" there is none, and it is left out. `season`
+    The linear baseline is fitted to the training part, and left out with `part` "all". `season`
     is the number of rows per season of the seasonal-naive baseline. `report` is a JSON file to write the figures to.
     """
     loaded = model if isinstance(model, LoadedForecaster) else load(model, device)
