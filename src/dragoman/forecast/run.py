@@ -131,7 +131,7 @@ def train_forecaster(series: Series, recipe: ForecasterRecipe, out: Path, report
     with ranks.guard(), threads_kept():
         use_recorded_threads(read_record(out), ranks)
         if ranks.broadcast(lambda: is_complete(series, recipe, out, ranks)):
-            reporter.note(f"{out} is finished; nothing to do (set a larger train.steps to train on)")
+            reporter.note(f"{out} is finished; nothing to do (set a larger train.steps to continue)")
             return
         train_and_write(series, recipe, out, reporter, ranks)
         reporter.note(f"{out} is finished")
