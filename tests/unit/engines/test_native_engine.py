@@ -19,7 +19,7 @@ from dragoman.native import why_not
 from dragoman.search.ensemble import Ensemble
 from dragoman.search.types import Hypothesis, Mean, Sampling, Search
 from raising import raises
-from random_models import PAPER, RECIPES, TOLD, sentences, write_random, write_with_nan
+from random_models import PAPER, TOLD, sentences, write_random, write_with_nan
 
 SEARCHES = [
     Search(beam=1, max_length=17),
@@ -28,15 +28,6 @@ SEARCHES = [
     Search(beam=3, max_length=12, no_repeat=2, length_penalty=-0.7),
     Search(beam=7, max_length=9, no_repeat=1, min_length=9, length_penalty=1.3),
 ]
-MODELS: dict[str, Path] = {}
-
-
-@pytest.fixture(params=list(RECIPES))
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    name = str(request.param)
-    if name not in MODELS:
-        MODELS[name] = write_random(tmp_path_factory.mktemp("models") / "m", *RECIPES[name])
-    return MODELS[name]
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,7 @@ from dragoman.errors import SearchError, ShapeError
 from dragoman.native import why_not
 from dragoman.search.types import RecordedHead, Search
 from raising import raises
-from random_models import PAPER, RECIPES, sentences, write_random, write_with_nan
-
-MODELS: dict[str, Path] = {}
-
-
-@pytest.fixture(params=list(RECIPES))
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    name = str(request.param)
-    if name not in MODELS:
-        MODELS[name] = write_random(tmp_path_factory.mktemp("models") / "m", *RECIPES[name])
-    return MODELS[name]
+from random_models import PAPER, sentences, write_random, write_with_nan
 
 
 def load(directory: Path, threads: int = 1, quantize: bool = False) -> NativeEngine:
