@@ -1,0 +1,151 @@
+"""Join the translated sentences of a segment, put protected text back, and move the markup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dragoman.documents.placeholders import MaskedText
+from dragoman.documents.projection import AlignedText, project
+from dragoman.documents.report import Problem, SegmentResult
+from dragoman.documents.segment import Segment, Span, Target
+from dragoman.documents.words import Range, link_parts, space_ranges, split_parts, word_ranges
+from dragoman.translation.result import Translation
+
+
+@dataclass
+class Unit:
+    """A sentence, or a group of sentences, and its translation; without one, its source is kept."""
+
+    masked: MaskedText
+    before: str  # white space before it
+    translate: bool = True
+    translation: Translation | None = None
+    places: list[int] = field(default_factory=list)  # of the masks in the translation
+    problem: Problem | None = None
+    retried: bool = False
+
+    def accept(self, translation: Translation) -> bool:
+        """Take a translation if it is not empty and has every mask once."""
+        places = self.masked.locate(translation.text)
+        if not translation.text:
+            self.problem = "empty"
+        elif places is None:
+            self.problem = "placeholder_lost"
+        else:
+            self.translation, self.places, self.problem = translation, places, None
+        return self.problem is None
+
+    @property
+    def target(self) -> MaskedText:
+        """The translation with the masks at their places in it."""
+        if self.translation is None:
+            return self.masked
+        masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.places, strict=True))
+        return MaskedText(self.translation.text, tuple(masks))
+
+    def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
+        """The words of source and target, and the links between them."""
+        translation = self.translation
+        if translation is None:
+            words = space_ranges(self.masked.text)
+            return words, words, [(i, i) for i in range(len(words))]
+        source = word_ranges(self.masked.text, translation.source_tokens)
+        target = word_ranges(translation.text, translation.tokens)
+        if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
+            return space_ranges(self.masked.text), space_ranges(translation.text), []
+        return source, target, translation.alignment or ()
+
+
+@dataclass
+class Job:
+    """A segment with its placeholders protected, and its units."""
+
+    segment: Segment
+    units: list[Unit]
+    after: str  # white space at the end
+
+
+def assemble(original: Segment, job: Job) -> SegmentResult:
+    """The result of a segment from the translations of its units."""
+    done = [unit.translation for unit in job.units if unit.translation is not None]
+    result = SegmentResult(
+        original,
+        problem=next((unit.problem for unit in job.units if unit.problem), None),
+        confidence=min((one.confidence for one in done), default=None),
+        flags=tuple(dict.fromkeys(flag for one in done for flag in one.flags)),
+        unmet=tuple(phrase for one in done for phrase in one.unmet),
+        retried=any(unit.retried for unit in job.units),
+    )
+    if not done:
+        return result
+    segment = job.segment
+    source, target = (join_masked(job, side) for side in (lambda unit: unit.masked, lambda unit: unit.target))
+    lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
+    moves = [(segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks]
+    masked = Segment(source.text, tuple(move_span(span, moves) for span in segment.spans))
+    places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
+    found = project(masked, align_units(job, source.text, target.text), places)
+    if found is None:
+        return replace(result, problem="markup_lost")
+    projected, unaligned = found
+    text = unmask(target, segment)
+    if text.split() == original.text.split():  # nothing but white space has changed
+        return result
+    moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
+    spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])
+    return replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+
+
+def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
+    """The source or the target of all units, with white space between them."""
+    text, masks = "", []
+    for unit in job.units:
+        text += unit.before
+        masked = side(unit)
+        masks += [replace(mask, start=mask.start + len(text)) for mask in masked.masks]
+        text += masked.text
+    return MaskedText(text + job.after, tuple(masks))
+
+
+def unmask(masked: MaskedText, segment: Segment) -> str:
+    """The text with the protected text of the segment instead of its masks."""
+    text, place = "", 0
+    for mask in sorted(masked.masks, key=lambda mask: mask.start):
+        span = segment.spans[mask.span]
+        text += masked.text[place : mask.start] + segment.text[span.start : span.end]
+        place = mask.start + len(mask.word)
+    return text + masked.text[place:]
+
+
+def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
+    """A span in a text in which ranges (start, length) have been replaced by others of a new length."""
+
+    def move(place: int) -> int:
+        return place + sum(new - old for start, old, new in moves if start + old <= place)
+
+    return replace(span, start=move(span.start), end=move(span.end))
+
+
+def align_units(job: Job, source: str, target: str) -> AlignedText:
+    """The alignment of a segment from those of its units."""
+    source_words: list[Range] = []
+    target_words: list[Range] = []
+    links: list[Range] = []
+    units: list[tuple[Range, Range]] = []
+    at = [0, 0]  # the place of the unit in both texts
+    n_parts = [0, 0]
+    for unit in job.units:
+        at = [place + len(unit.before) for place in at]
+        own_source, own_target, own_links = unit.align()
+        links += [(s + len(source_words), t + len(target_words)) for s, t in own_links]
+        before = tuple(n_parts)
+        for side, (words, own, text) in enumerate(
+            ((source_words, own_source, source), (target_words, own_target, target))
+        ):
+            shifted = [(start + at[side], end + at[side]) for start, end in own]
+            words += shifted
+            n_parts[side] += sum(len(split_parts(text, word)) for word in shifted)
+        units.append(((before[0], n_parts[0]), (before[1], n_parts[1])))
+        at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]
+    return AlignedText(source, target, *link_parts(source, target, source_words, target_words, links), units)

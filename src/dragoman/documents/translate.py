@@ -1,0 +1,95 @@
+"""Translate the segments of a document: mask, split into sentences, translate, check, retry, and move the markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dragoman.documents.assembly import Job, Unit, assemble
+from dragoman.documents.placeholders import cut, mask_text, protect_placeholders, remask
+from dragoman.documents.report import Report, SegmentResult
+from dragoman.documents.segment import Segment
+from dragoman.documents.sentences import SentenceTranslator
+from dragoman.documents.words import Range
+from dragoman.progress import Reporter
+from dragoman.translation.result import Translation
+from dragoman.translation.segmentation import BEFORE_LINE
+
+
+def translate_segments(
+    segments: Sequence[Segment], translator: SentenceTranslator, reporter: Reporter | None = None
+) -> Report:
+    """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported."""
+    jobs = [make_job(segment, translator) if segment.translate else None for segment in segments]
+    units = [unit for job in jobs if job is not None for unit in job.units if unit.translate]
+    aligned = any(
+        span.kind != "protected" for job in jobs if job is not None for span in job.segment.spans
+    )  # only markup needs an alignment
+    if reporter is not None:
+        reporter.start_stage("translating", len(units), "sentences")
+    failed = []
+    for unit, translation in zip(units, translate_units(units, translator, aligned), strict=True):
+        if not unit.accept(translation):
+            failed.append(unit)
+        if reporter is not None:
+            reporter.advance()
+    retry(failed, translator, aligned)
+    return Report(
+        [
+            SegmentResult(segment) if job is None else assemble(segment, job)
+            for segment, job in zip(segments, jobs, strict=True)
+        ]
+    )
+
+
+def translate_units(units: Sequence[Unit], translator: SentenceTranslator, aligned: bool) -> Iterator[Translation]:
+    """The translations of units, in order."""
+    return translator.stream([unit.masked.text for unit in units], aligned)
+
+
+def retry(failed: Sequence[Unit], translator: SentenceTranslator, aligned: bool) -> None:
+    """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
+    failed = [unit for unit in failed if unit.masked.masks]
+    first = [unit.masked for unit in failed]
+    for unit in failed:
+        unit.masked, unit.retried = remask(unit.masked), True
+    found = zip(failed, first, translate_units(failed, translator, aligned) if failed else (), strict=True)
+    left = []
+    for unit, masked, translation in found:
+        if not unit.accept(translation):
+            unit.masked = masked
+            left.append(unit)
+    if not left:
+        return
+    words = sorted({mask.word for unit in left for mask in unit.masked.masks})
+    required = translator.stream_requiring([unit.masked.text for unit in left], words, aligned)
+    for unit, translation in zip(left, required or (), strict=False):
+        unit.accept(translation)
+
+
+def make_job(segment: Segment, translator: SentenceTranslator) -> Job:
+    """Mask a segment and split it into units."""
+    segment = protect_placeholders(segment)
+    protected = sorted(
+        ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
+    )
+    masked = mask_text(segment.text, protected)
+    units, place = list[Unit](), 0
+    for start, end in sentence_ranges(masked.text, translator):
+        unit = cut(masked, start, end)
+        units.append(Unit(unit, masked.text[place:start], unit.has_words()))
+        place = end
+    return Job(segment, units, masked.text[place:])
+
+
+def sentence_ranges(text: str, translator: SentenceTranslator) -> Iterator[Range]:
+    """The place of each unit; line breaks, bullets and the spaces around units are outside of them."""
+    start = 0
+    for line in text.splitlines(keepends=True):
+        bullet = BEFORE_LINE.match(line)
+        if bullet is not None and (content := line[bullet.end() :].rstrip()):
+            place = start + bullet.end()
+            for sentence in translator.split(content):
+                place = text.index(sentence, place)
+                yield place, place + len(sentence)
+                place += len(sentence)
+        start += len(line)

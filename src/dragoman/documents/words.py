@@ -1,0 +1,105 @@
+"""Words and their parts in a text, and links between them, for moving spans from a source to its translation.
+
+The translator aligns words separated by spaces (single tokens in scripts without spaces). Spans need finer units: a
+bold word before a comma does not make the comma bold. So words are divided into parts, runs of letters and single
+punctuation marks, and the links between two words become links between their parts.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from dragoman.text.word_groups import group_tokens, is_visible, spell
+
+Range = tuple[int, int]
+Links = frozenset[tuple[int, int]]
+
+
+def word_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
+    """The place in `text` of each visible word that `tokens` form; None if the tokens do not spell the text.
+
+    Words are counted as in `Translation.alignment`.
+    """
+    groups = [[tokens[i] for i in group] for group in group_tokens(tokens)]
+    names = ["".join(spell(group).split()) for group in groups if any(map(is_visible, group))]
+    visible = [place for place, character in enumerate(text) if not character.isspace()]
+    if sum(map(len, names)) != len(visible):  # a tokenizer that changes its text: words at spaces may still be the same
+        spaces = space_ranges(text)
+        return spaces if len(spaces) == len(names) else None
+    ranges, first = list[Range](), 0
+    for name in names:
+        last = first + len(name) - 1
+        ranges.append((visible[first], visible[last] + 1) if name else (0, 0))
+        first = last + 1
+    return ranges
+
+
+def space_ranges(text: str) -> list[Range]:
+    """The place of each word between spaces."""
+    ranges, place = list[Range](), 0
+    for blank, run in groupby(text, str.isspace):
+        size = sum(1 for _ in run)
+        if not blank:
+            ranges.append((place, place + size))
+        place += size
+    return ranges
+
+
+def split_parts(text: str, word: Range) -> list[Range]:
+    """The parts of a word: runs of letters and digits, and single other characters."""
+    parts, place = list[Range](), word[0]
+    for mark, run in groupby(text[word[0] : word[1]], is_mark):
+        size = sum(1 for _ in run)
+        parts += [(place + i, place + i + 1) for i in range(size)] if mark else [(place, place + size)]
+        place += size
+    return parts
+
+
+def is_mark(character: str) -> bool:
+    """Whether a character is punctuation or a symbol."""
+    return unicodedata.category(character)[0] in "PS"
+
+
+def link_parts(
+    source: str, target: str, source_words: Sequence[Range], target_words: Sequence[Range], links: Iterable[Range]
+) -> tuple[list[Range], list[Range], Links]:
+    """The parts of both texts, and links between parts, from links between words.
+
+    In a linked pair of words, equal punctuation is linked in order, and letters are linked to letters: in order if both
+    words have as many runs of them, each to each otherwise.
+    """
+    sides: list[tuple[list[Range], list[list[int]]]] = []
+    for text, words in ((source, source_words), (target, target_words)):
+        parts: list[Range] = []
+        of_word: list[list[int]] = []
+        for word in words:
+            found = split_parts(text, word)
+            of_word.append([*range(len(parts), len(parts) + len(found))])
+            parts += found
+        sides.append((parts, of_word))
+    (source_parts, of_source), (target_parts, of_target) = sides
+    found_links: set[Range] = set()
+    for s, t in links:
+        if s >= len(of_source) or t >= len(of_target):
+            continue
+        runs = [
+            [i for i in parts if not is_mark(text[all_parts[i][0]])]
+            for parts, all_parts, text in ((of_source[s], source_parts, source), (of_target[t], target_parts, target))
+        ]
+        if len(runs[0]) == len(runs[1]):
+            found_links.update(zip(*runs, strict=True))
+        else:
+            found_links.update((a, b) for a in runs[0] for b in runs[1])
+        marks = [
+            [(text[slice(*all_parts[i])], i) for i in parts if is_mark(text[all_parts[i][0]])]
+            for parts, all_parts, text in ((of_source[s], source_parts, source), (of_target[t], target_parts, target))
+        ]
+        free = list(marks[1])
+        for mark, i in marks[0]:
+            same = next((pair for pair in free if pair[0] == mark), None)
+            if same is not None:
+                free.remove(same)
+                found_links.add((i, same[1]))
+    return source_parts, target_parts, frozenset(found_links)
