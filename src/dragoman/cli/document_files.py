@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,8 @@ def translate_files(
 ) -> None:
     """Translate documents to `output`: a file or standard output for one, a directory for several."""
     place = None if output == "-" else Path(output)
-    reporter: Reporter = ConsoleReporter(transient=True) if should_report(progress, place) else Reporter()
+    shows = should_report(progress, place) and find_spec("rich") is not None
+    reporter: Reporter = ConsoleReporter(transient=True) if shows else Reporter()
     try:
         if len(files) == 1 and not is_folder(files[0]) and not is_directory(output):
             translate_one(translator, files[0], place, format_name, reporter, options)

@@ -59,6 +59,9 @@ class Format:
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
+    Format("json", (".json", ".arb"), "json"),
+    Format("yaml", (".yaml", ".yml"), "yaml"),
+    Format("properties", (".properties",), "properties"),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
     b"%PDF-": ("a PDF", "it has letters at places on a page, not text; translate the document that it was made "
