@@ -47,8 +47,7 @@ class TranslationJob(ctypes.Structure):
         ("recorded", ctypes.c_int32),
         *((n, ctypes.c_int32 * MAX_RECORDED) for n in ("recorded_layers", "recorded_heads")),
         ("longest_source", ctypes.c_int32),
-        ("maps", ctypes.c_void_p),
-        ("stop", ctypes.c_void_p),
+        *((n, ctypes.c_void_p) for n in ("maps", "spelling", "constraints", "stop")),
     )
 
 
@@ -68,7 +67,38 @@ class ForcedJob(ctypes.Structure):
     )
 
 
-STRUCTURES: Final = (ModelConfig, TranslationJob, ForcedJob)  # compared with C when the library is loaded
+class VocabularySpelling(ctypes.Structure):
+    """`VocabularySpelling` of native/translate/constraints.h."""
+
+    _fields_ = (("width", ctypes.c_int32), *((n, ctypes.c_void_p) for n in ("stream", "first", "last")))
+
+
+class AvoidedAutomaton(ctypes.Structure):
+    """`AvoidedAutomaton` of native/translate/constraints.h."""
+
+    _fields_ = (("delta", ctypes.c_void_p), ("full", ctypes.c_void_p))
+
+
+class RequiredAutomaton(ctypes.Structure):
+    """`RequiredAutomaton` of native/translate/constraints.h."""
+
+    _fields_ = (
+        *((n, ctypes.c_int32) for n in ("groups", "starts", "max_follows")),
+        *((n, ctypes.c_void_p) for n in ("delta", "ending", "length", "credit", "needed", "min_tokens", "saved")),
+        *((n, ctypes.c_void_p) for n in ("nested", "first_follow", "follows", "start_tokens")),
+    )
+
+
+class SentenceConstraints(ctypes.Structure):
+    """`SentenceConstraints` of native/translate/constraints.h."""
+
+    _fields_ = (("required", ctypes.c_void_p), ("avoided", ctypes.c_void_p))
+
+
+STRUCTURES: Final = (  # compared with C when the library is loaded
+    *(ModelConfig, TranslationJob, ForcedJob),
+    *(VocabularySpelling, AvoidedAutomaton, RequiredAutomaton, SentenceConstraints),
+)
 
 
 def unsupported_by_native(recipe: ModelRecipe) -> str | None:

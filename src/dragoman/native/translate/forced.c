@@ -7,8 +7,6 @@
 #include "translate.h"
 #include "vocabulary.h"
 
-enum { BOS = 1, EOS = 2 };
-
 typedef struct {
     int first_source, n_source, first_row, n_rows;
     float *maps[3]; /* by kind */

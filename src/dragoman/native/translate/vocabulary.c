@@ -20,6 +20,10 @@ static int is_banned(const int32_t *banned, int32_t id) {
     return 0;
 }
 
+int is_excluded(const VocabularyScan *s, int row, int32_t id) {
+    return is_banned(s->banned[row], id) || (s->forbids && s->forbids(s->search, row, id));
+}
+
 /* The rare case: some logits are among the best so far, or far above the part's reference. */
 static __attribute__((noinline)) void update_best(const VocabularyScan *s, int row, BestTokens *b, PartSum *p,
                                                   const float *logits, int32_t id) {
@@ -28,7 +32,7 @@ static __attribute__((noinline)) void update_best(const VocabularyScan *s, int r
             p->sum *= exp_of(splat(p->reference - logits[i]));
             p->reference = logits[i];
         }
-        if (logits[i] > b->threshold && !is_banned(s->banned[row], id + i)) keep_token(b, s->keep, logits[i], id + i);
+        if (logits[i] > b->threshold && !is_excluded(s, row, id + i)) keep_token(b, s->keep, logits[i], id + i);
     }
 }
 

@@ -32,8 +32,8 @@ class BatchAutomata:
         self.delta = torch.from_numpy(np.concatenate(moved)).to(device).flatten()
         if device not in spelling.copies:
             spelling.copies[device] = [
-                torch.from_numpy(table).to(device)
-                for table in (spelling.stream, spelling.first, spelling.last, BETWEEN.astype(np.int64))
+                torch.from_numpy(table).to(device, torch.long)
+                for table in (spelling.stream, spelling.first, spelling.last, BETWEEN)
             ]
         copies: list[Tensor] = spelling.copies[device]
         self.stream, self.first, self.last, self.between = copies
@@ -146,7 +146,7 @@ class BeamAllocator:
             rows = [np.zeros((1, groups), np.int64)]
             rows += [np.atleast_2d(getattr(one, of)) for one in there.values()]
             rows = [np.pad(row, ((0, 0), (0, groups - row.shape[1]))) for row in rows]
-            return torch.from_numpy(np.concatenate(rows)).to(device)
+            return torch.from_numpy(np.concatenate(rows)).to(device, torch.long)
 
         self.length, self.credit = table("length"), table("credit")  # [S, G]
         self.ending = self.length.any(1)

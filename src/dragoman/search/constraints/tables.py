@@ -66,16 +66,16 @@ class RequiredTables:
                 some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelled, strict=True)
             ]
         self.starts = [*dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])]
-        self.needed = np.array([phrase.total for phrase in required], np.int64)
+        self.needed = np.array([phrase.total for phrase in required], np.int32)
         fewest = [min(len(way.tokens) for way in found if way.anywhere) for found in spelled]
-        self.min_tokens = np.array(fewest, np.int64)
-        self.saved = self.min_tokens - [min(len(way.tokens) for way in found) for found in spelled]
-        self.nested: IntArray = np.zeros((len(required), len(required)), np.int64)
+        self.min_tokens = np.array(fewest, np.int32)
+        self.saved = self.min_tokens - np.array([min(len(way.tokens) for way in found) for found in spelled], np.int32)
+        self.nested: IntArray = np.zeros((len(required), len(required)), np.int32)
         for g, h in permutations(groups, 2):
             self.nested[g, h] = min_occurrences(required[g].phrases, required[h].phrases)
         self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
         machine.delta[:, NOTHING] = np.arange(len(machine))
-        self.length: IntArray = np.zeros((len(machine), len(required)), np.int64)
+        self.length: IntArray = np.zeros((len(machine), len(required)), np.int32)
         self.credit = self.length.copy()
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
         paths = iter(machine.paths)
