@@ -19,7 +19,13 @@ import numpy as np
 from dragoman.cpu import available_cores
 from dragoman.engines.base import check_supported
 from dragoman.engines.native_constraints import BatchAutomata
-from dragoman.engines.native_forced import check_result, concatenate, native_cross_maps, native_log_probabilities
+from dragoman.engines.native_forced import (
+    check_result,
+    concatenate,
+    native_attention_maps,
+    native_cross_maps,
+    native_log_probabilities,
+)
 from dragoman.engines.native_layout import TranslationJob, Workers, recorded_integers
 from dragoman.engines.native_model import NativeModel
 from dragoman.engines.specs import NATIVE
@@ -40,7 +46,7 @@ from dragoman.values import MAX_THREADS, plural
 
 if TYPE_CHECKING:
     from dragoman.arrays import FloatArray
-    from dragoman.engines.forced import EncodedPairs
+    from dragoman.engines.forced import AttentionKind, EncodedPairs
     from dragoman.search.constraints.tables import BatchConstraints
 
 Batch = TypeVar("Batch")
@@ -121,6 +127,10 @@ class NativeEngine:
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
         """The cross-attention of all heads; see `ForcedEngine`."""
         return native_cross_maps(self, pairs)
+
+    def attention_maps(self, source: Sequence[int], target: Sequence[int]) -> dict[AttentionKind, FloatArray]:
+        """The attention of all heads for one pair; see `ForcedEngine`."""
+        return native_attention_maps(self, source, target)
 
     def run_batches(self, batches: Sequence[Batch], run: Callable[[Workers, Batch, int], None]) -> None:
         """Call `run(workers, batch, team)` for each batch; threads take batches in turn, a team shares a single one."""

@@ -64,6 +64,8 @@ class ForcedJob(ctypes.Structure):
         ("threads", ctypes.c_int32),
         *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "target", "target_lengths")),
         *((n, ctypes.c_void_p) for n in ("log_probabilities", "encoder_maps", "decoder_maps", "cross_maps")),
+        *((n, ctypes.c_int32) for n in ("models", "mean")),
+        ("workers", ctypes.c_void_p),
     )
 
 

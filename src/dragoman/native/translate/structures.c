@@ -32,6 +32,7 @@ EXPORT const Layout structure_layouts[] = {
     JOB(constraints), JOB(stop),
     STRUCTURE(ForcedJob), FORCED(sentences), FORCED(threads), FORCED(source), FORCED(source_lengths), FORCED(target),
     FORCED(target_lengths), FORCED(log_probabilities), FORCED(encoder_maps), FORCED(decoder_maps), FORCED(cross_maps),
+    FORCED(models), FORCED(mean), FORCED(workers),
     STRUCTURE(VocabularySpelling), SPELLING(width), SPELLING(stream), SPELLING(first), SPELLING(last),
     STRUCTURE(AvoidedAutomaton), AVOIDED(delta), AVOIDED(full),
     STRUCTURE(RequiredAutomaton), REQUIRED(groups), REQUIRED(starts), REQUIRED(max_follows), REQUIRED(delta), REQUIRED(ending),

@@ -108,16 +108,8 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
 /* Reserves the memory of the further models of an ensemble; -1 if it runs out. */
 static int prepare_others(Worker *const *workers, int models, const Batch *b, int max_length) {
     for (int i = 1; i < models; i++) {
-        Worker *w = workers[i];
-        Region kept = w->region;
-        w->region = (Region){0};
-        allocate_activations(w, b->tokens, b->rows, b->longest_source);
-        size_t bytes = w->region.used;
-        w->region = kept;
-        if (reserve_memory(w, bytes, (size_t)b->rows * (size_t)(max_length + 1))) return -1;
-        if (extend_position_codes(w, max_int(b->longest_source, max_length + 1))) return -1;
-        w->region.used = 0;
-        allocate_activations(w, b->tokens, b->rows, b->longest_source);
+        if (prepare_worker(workers[i], b->tokens, b->rows, b->longest_source, (size_t)b->rows * (size_t)(max_length + 1))) return -1;
+        if (extend_position_codes(workers[i], max_int(b->longest_source, max_length + 1))) return -1;
     }
     return 0;
 }
@@ -144,7 +136,7 @@ int translate(Worker *w, const TranslationJob *job) {
 
     Predictions *p = &s.predictions;
     p->workers = workers, p->models = job->models, p->mean = job->mean, p->forced = s.forced;
-    p->scan = (VocabularyScan){.projection = &m->projection, .in = &w->input, .vocabulary = m->config.target_vocabulary,
+    p->scan = (VocabularyScan){.vocabulary = m->config.target_vocabulary,
                                .keep = job->sampled ? 1 : job->beam, .best = p->scan.best, .part = p->scan.part,
                                .banned = (const int32_t *const *)s.row_bans, .forbids = p->scan.forbids, .search = &s};
     const int32_t *prefix = job->prefix;
