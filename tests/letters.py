@@ -54,6 +54,7 @@ class Letters:
 
 
 ALPHABET = "abcde"
+MIN_LETTERS = 15  # tokens of a vocabulary that can write every phrase of `random_constraints`
 
 
 def random_letters(size: int, draw: Random) -> Letters:
@@ -67,7 +68,7 @@ def random_letters(size: int, draw: Random) -> Letters:
 
 
 def random_constraints(draw: Random) -> Constraints:
-    """A few required and avoided phrases that `random_letters` of at least 15 tokens can write."""
+    """A few required and avoided phrases that `random_letters` can write."""
 
     def phrase() -> str:
         if draw.random() < 0.2:

@@ -24,6 +24,7 @@ from typing import get_args
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dragoman.config import ModelRecipe
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import ACTIVATION_CODES, POSITION_CODES, STRUCTURES
@@ -32,6 +33,7 @@ from dragoman.errors import DragomanError, RecipeError
 from dragoman.modeldir.weights import Weights, tensor_layout
 from dragoman.native import build
 from dragoman.search.types import Mean, RecordedHead, Sampling, Search, StopFlag
+from letters import MIN_LETTERS, random_letters, random_tables
 
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 FACTORS = (*[1.0] * 12, 0.0, 1e4, 1e18, 1e38)
@@ -50,6 +52,8 @@ class OwnWeights(Weights):
 def draw_recipe(draw: Random) -> ModelRecipe:
     """A model that the engine supports, of any shape."""
     while True:
+        positions = draw.choice(list(POSITION_CODES))
+        relative = {"max_distance": draw.choice((1, 2, draw.randint(1, 100)))} if positions == "relative" else {}
         try:
             return ModelRecipe(
                 d_model=draw.choice((draw.randint(1, 150), draw.randint(1, 20), draw.randint(1, 20), 64, 128)),
@@ -60,14 +64,14 @@ def draw_recipe(draw: Random) -> ModelRecipe:
                 encoder_layers=draw.choice((1, 1, 2)),
                 decoder_layers=draw.choice((1, 1, 2)),
                 activation=draw.choice(list(ACTIVATION_CODES)),
-                positions=draw.choice(list(POSITION_CODES)),
+                positions=positions,
                 max_positions=draw.choice((1, 2, draw.randint(1, 150))),
-                max_distance=draw.choice((1, 2, draw.randint(1, 100))),
                 attention_bias=draw.random() < 0.5,
                 norm_order=draw.choice(("post", "pre")),
                 norm_epsilon=draw.choice((1e-5, 1e-12, 0.05, 1.0)),
                 tie=draw.choice(("all", "target", "none")),
                 output_bias=draw.random() < 0.5,
+                **relative,
             )
         except RecipeError:
             continue
@@ -136,6 +140,7 @@ def run_model(code: ctypes.CDLL, draw: Random) -> str:
         for _ in range(draw.choice((1, 1, 1, 2, 3)))
     ]
     engine = NativeEngine(models, threads, quantize, draw.choice(get_args(Mean)))
+    letters = random_letters(vocabulary[1], draw) if vocabulary[1] >= MIN_LETTERS and draw.random() < 0.5 else None
     for _ in range(draw.choice((1, 1, 2))):
         sources = draw_rows(draw, draw.choice((1, 2, draw.randint(1, 20))), vocabulary[0], draw.choice((3, 9, 70)))
         prefixes = draw_rows(draw, len(sources), vocabulary[1], 9) if draw.random() < 0.4 else None
@@ -143,13 +148,15 @@ def run_model(code: ctypes.CDLL, draw: Random) -> str:
         if draw.random() < 0.05:
             stop.set()
         try:
-            found = engine.search(sources, draw_search(draw), prefixes, stop=stop, record=draw_heads(draw, recipe))
+            tables = None if letters is None else random_tables(letters, len(sources), draw)
+            found = engine.search(sources, draw_search(draw), prefixes, tables, stop, draw_heads(draw, recipe))
             assert all(0 <= token < vocabulary[1] for rows in found for one in rows for token in one.ids)
             pairs = [(source, one.ids) for source, rows in zip(sources, found, strict=True) for one in rows]
             if draw.random() < 0.5:
                 assert [len(row) for row in engine.log_probabilities(pairs)] == [len(ids) + 1 for _, ids in pairs]
-            if draw.random() < 0.5:
+            if draw.random() < 0.5 and len(models) == 1:
                 assert len(list(engine.cross_maps(pairs))) == len(pairs)
+                assert len(engine.attention_maps(*draw.choice(pairs))) == 3
             outcomes.append("translated")
         except DragomanError as error:
             outcomes.append(error.code)
