@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from dragoman.arrays import IntArray
-from dragoman.engines.native_layout import AvoidedAutomaton, RequiredAutomaton, SentenceConstraints, VocabularySpelling
+from dragoman.engines.native_layout import (
+    AvoidedAutomaton,
+    PhraseTrie,
+    RequiredAutomaton,
+    SentenceConstraints,
+    VocabularySpelling,
+)
+from dragoman.search.constraints.aho_corasick import Automaton
 from dragoman.search.constraints.tables import AvoidedTables, BatchConstraints, RequiredTables
 from dragoman.search.constraints.token_bytes import Spelling
 
@@ -56,7 +63,11 @@ class BatchAutomata:
         return VocabularySpelling(spelling.stream.shape[1], self._pointer(spelling.stream, np.int16), *kinds)
 
     def _avoided(self, tables: AvoidedTables) -> AvoidedAutomaton:
-        return AvoidedAutomaton(self._pointer(tables.automaton.delta, np.int32), self._pointer(tables.full, np.uint8))
+        return AvoidedAutomaton(self._trie(tables.automaton), self._pointer(tables.full, np.uint8))
+
+    def _trie(self, automaton: Automaton) -> PhraseTrie:
+        edges, begins = automaton.edges
+        return PhraseTrie(*(self._pointer(array, np.int32) for array in (begins, edges, automaton.shorter)))
 
     def _required(self, tables: RequiredTables) -> RequiredAutomaton:
         sizes = [len(follows) for follows in tables.follows]
@@ -69,7 +80,7 @@ class BatchAutomata:
             len(tables.needed),
             len(tables.starts),
             max(sizes),
-            self._pointer(tables.automaton.delta, np.int32),
+            self._trie(tables.automaton),
             self._pointer(tables.length.any(1), np.uint8),
             *(self._pointer(array, np.int32) for array in arrays),
         )

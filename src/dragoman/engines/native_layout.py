@@ -75,10 +75,16 @@ class VocabularySpelling(ctypes.Structure):
     _fields_ = (("width", ctypes.c_int32), *((n, ctypes.c_void_p) for n in ("stream", "first", "last")))
 
 
+class PhraseTrie(ctypes.Structure):
+    """`PhraseTrie` of native/translate/constraints.h."""
+
+    _fields_ = tuple((n, ctypes.c_void_p) for n in ("first_edge", "edges", "shorter"))
+
+
 class AvoidedAutomaton(ctypes.Structure):
     """`AvoidedAutomaton` of native/translate/constraints.h."""
 
-    _fields_ = (("delta", ctypes.c_void_p), ("full", ctypes.c_void_p))
+    _fields_ = (("trie", PhraseTrie), ("full", ctypes.c_void_p))
 
 
 class RequiredAutomaton(ctypes.Structure):
@@ -86,8 +92,9 @@ class RequiredAutomaton(ctypes.Structure):
 
     _fields_ = (
         *((n, ctypes.c_int32) for n in ("groups", "starts", "max_follows")),
-        *((n, ctypes.c_void_p) for n in ("delta", "ending", "length", "credit", "needed", "min_tokens", "saved")),
-        *((n, ctypes.c_void_p) for n in ("nested", "first_follow", "follows", "start_tokens")),
+        ("trie", PhraseTrie),
+        *((n, ctypes.c_void_p) for n in ("ending", "length", "credit", "needed", "min_tokens", "saved", "nested")),
+        *((n, ctypes.c_void_p) for n in ("first_follow", "follows", "start_tokens")),
     )
 
 
@@ -99,7 +106,7 @@ class SentenceConstraints(ctypes.Structure):
 
 STRUCTURES: Final = (  # compared with C when the library is loaded
     *(ModelConfig, TranslationJob, ForcedJob),
-    *(VocabularySpelling, AvoidedAutomaton, RequiredAutomaton, SentenceConstraints),
+    *(VocabularySpelling, PhraseTrie, AvoidedAutomaton, RequiredAutomaton, SentenceConstraints),
 )
 
 

@@ -1,7 +1,7 @@
 #include "constraints.h"
 #include <string.h>
 
-enum { EDGE = 256, UNCLEAR, NOTHING, SYMBOLS }; /* a byte, or one of these */
+enum { EDGE = 256, UNCLEAR, NOTHING }; /* a byte, or one of these */
 enum { OTHER, WORD, BYTE, OPENING, SILENT };    /* kinds of characters; silent tokens write nothing */
 
 /* The boundary between characters of these kinds. */
@@ -12,7 +12,24 @@ static const int16_t between[OPENING + 1][SILENT + 1] = {
     [OPENING] = {EDGE, EDGE, EDGE, EDGE, NOTHING},
 };
 
-static int32_t next_state(const int32_t *delta, int32_t state, int symbol) { return delta[(size_t)state * SYMBOLS + (size_t)symbol]; }
+static int32_t next_state(const PhraseTrie *t, int32_t state, int symbol) {
+    for (;; state = t->shorter[state]) {
+        int low = t->first_edge[state], high = t->first_edge[state + 1];
+        while (high - low > 4) {
+            int middle = (low + high) / 2;
+            if (t->edges[2 * middle] > symbol) high = middle;
+            else low = middle;
+        }
+        for (; low < high; low++)
+            if (t->edges[2 * low] == symbol) return t->edges[2 * low + 1];
+        if (!state) return 0;
+    }
+}
+
+/* The same for avoided phrases: unclear boundaries count as boundaries. */
+static int32_t next_avoided(const AvoidedAutomaton *a, int32_t state, int symbol) {
+    return symbol == NOTHING ? state : next_state(&a->trie, state, symbol == UNCLEAR ? EDGE : symbol);
+}
 
 void begin_progress(const SentenceConstraints *c, Progress *progress) {
     *progress = (Progress){.last = OTHER, .met = progress->met, .reached = progress->reached};
@@ -43,9 +60,9 @@ void advance_progress(const VocabularySpelling *v, const SentenceConstraints *c,
     for (int i = -1; i < 0 || (symbol = stream[i]) != NOTHING; i++) {
         if (symbol == NOTHING) continue;
         p.length++;
-        if (avoided) p.avoided_state = next_state(avoided->delta, p.avoided_state, symbol);
+        if (avoided) p.avoided_state = next_avoided(avoided, p.avoided_state, symbol);
         if (!required) continue;
-        p.required_state = next_state(required->delta, p.required_state, symbol);
+        p.required_state = next_state(&required->trie, p.required_state, symbol);
         if (required->ending[p.required_state]) count_phrases(required, &p);
     }
     if (v->last[token] != SILENT) p.last = v->last[token];
@@ -54,9 +71,9 @@ void advance_progress(const VocabularySpelling *v, const SentenceConstraints *c,
 
 int completes_avoided(const VocabularySpelling *v, const AvoidedAutomaton *a, const Progress *progress, int32_t token) {
     const int16_t *stream = v->stream + (size_t)token * (size_t)v->width;
-    int32_t state = next_state(a->delta, progress->avoided_state, between[progress->last][v->first[token]]);
+    int32_t state = next_avoided(a, progress->avoided_state, between[progress->last][v->first[token]]);
     for (; *stream != NOTHING; stream++) {
-        state = next_state(a->delta, state, *stream);
+        state = next_avoided(a, state, *stream);
         if (a->full[state] && stream[1] >= EDGE) return 1; /* at a boundary, or at the end of the token */
     }
     return 0;

@@ -9,16 +9,23 @@ typedef struct {
     const int8_t *first, *last; /* [token], the kinds of its first and last character */
 } VocabularySpelling;
 
+/* A trie of phrases with failure links (Aho and Corasick, 1975); state 0 is the root. */
+typedef struct {
+    const int32_t *first_edge; /* [state + 1] */
+    const int32_t *edges;      /* (symbol, state), by symbol */
+    const int32_t *shorter;    /* [state], the failure link */
+} PhraseTrie;
+
 /* Follows what was written, to find avoided phrases. */
 typedef struct {
-    const int32_t *delta; /* [state][SYMBOLS] */
-    const uint8_t *full;  /* [state], whether a phrase ends there */
+    PhraseTrie trie;
+    const uint8_t *full; /* [state], whether a phrase ends there */
 } AvoidedAutomaton;
 
 /* Follows what was written, to find required phrases; search/constraints/tables.py explains the tables. */
 typedef struct {
     int32_t groups, starts, max_follows;
-    const int32_t *delta;                       /* [state][SYMBOLS] */
+    PhraseTrie trie;
     const uint8_t *ending;                      /* [state], whether a phrase ends there */
     const int32_t *length, *credit;             /* [state][group] */
     const int32_t *needed, *min_tokens, *saved; /* [group] */

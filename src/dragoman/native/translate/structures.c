@@ -10,6 +10,7 @@
 #define JOB(field) FIELD(TranslationJob, field)
 #define FORCED(field) FIELD(ForcedJob, field)
 #define SPELLING(field) FIELD(VocabularySpelling, field)
+#define TRIE(field) FIELD(PhraseTrie, field)
 #define AVOIDED(field) FIELD(AvoidedAutomaton, field)
 #define REQUIRED(field) FIELD(RequiredAutomaton, field)
 #define CONSTRAINTS(field) FIELD(SentenceConstraints, field)
@@ -34,8 +35,9 @@ EXPORT const Layout structure_layouts[] = {
     FORCED(target_lengths), FORCED(log_probabilities), FORCED(encoder_maps), FORCED(decoder_maps), FORCED(cross_maps),
     FORCED(models), FORCED(mean), FORCED(workers),
     STRUCTURE(VocabularySpelling), SPELLING(width), SPELLING(stream), SPELLING(first), SPELLING(last),
-    STRUCTURE(AvoidedAutomaton), AVOIDED(delta), AVOIDED(full),
-    STRUCTURE(RequiredAutomaton), REQUIRED(groups), REQUIRED(starts), REQUIRED(max_follows), REQUIRED(delta), REQUIRED(ending),
+    STRUCTURE(PhraseTrie), TRIE(first_edge), TRIE(edges), TRIE(shorter),
+    STRUCTURE(AvoidedAutomaton), AVOIDED(trie), AVOIDED(full),
+    STRUCTURE(RequiredAutomaton), REQUIRED(groups), REQUIRED(starts), REQUIRED(max_follows), REQUIRED(trie), REQUIRED(ending),
     REQUIRED(length), REQUIRED(credit), REQUIRED(needed), REQUIRED(min_tokens), REQUIRED(saved), REQUIRED(nested),
     REQUIRED(first_follow), REQUIRED(follows), REQUIRED(start_tokens),
     STRUCTURE(SentenceConstraints), CONSTRAINTS(required), CONSTRAINTS(avoided),

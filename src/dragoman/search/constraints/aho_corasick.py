@@ -1,50 +1,71 @@
-"""Aho-Corasick automaton (1975) as a transition table: matches many patterns at once, one symbol at a time."""
+"""Aho-Corasick automaton (1975): matches many patterns at once, one symbol at a time."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
-from dragoman.arrays import IntArray
+from dragoman.arrays import Int32Array, IntArray
 
 
 class Automaton:
-    """Transition table `delta [S, symbols]`; state 0 is the root.
+    """A trie of patterns with failure links; state 0 is the root.
 
-    A state is the longest suffix of the input that is a prefix of a pattern. `paths[p][i]` is the state of the first
-    i + 1 symbols of pattern p, `shorter [S]` the failure link (next longest suffix) and `depth [S]` the length.
+    A state is the longest suffix of the input that is a prefix of a pattern. `below[s]` maps symbols to the children of
+    a state, `shorter[s]` is its failure link (next longest suffix) and `depth[s]` its length. `paths[p][i]` is the
+    state of the first i + 1 symbols of pattern p, and `order` has the states breadth first.
     """
 
-    def __init__(self, patterns: Sequence[Sequence[int]], symbols: int) -> None:
-        below: list[dict[int, int]] = [{}]
-        depth = [0]
+    def __init__(self, patterns: Sequence[Sequence[int]]) -> None:
+        self.below: list[dict[int, int]] = [{}]
+        self.depth = [0]
         self.paths: list[list[int]] = []
         for pattern in patterns:
             state, path = 0, []
             for symbol in pattern:
-                if symbol not in below[state]:
-                    below[state][symbol] = len(below)
-                    below.append({})
-                    depth.append(depth[state] + 1)
-                state = below[state][symbol]
+                if symbol not in self.below[state]:
+                    self.below[state][symbol] = len(self.below)
+                    self.below.append({})
+                    self.depth.append(self.depth[state] + 1)
+                state = self.below[state][symbol]
                 path.append(state)
             self.paths.append(path)
-        self.delta: IntArray = np.zeros((len(below), symbols), np.int32)
-        self.depth: IntArray = np.array(depth, np.int32)
-        self.shorter: IntArray = np.zeros(len(below), np.int32)
-        self.order = [0]  # breadth first
+        self.shorter = [0] * len(self.below)
+        self.order = [0]
         waiting = deque([0])
         while waiting:
             state = waiting.popleft()
-            if state:
-                self.order.append(state)
-                self.delta[state] = self.delta[self.shorter[state]]
-            for symbol, after in below[state].items():
-                self.shorter[after] = self.delta[state, symbol]  # failure link of the child
-                self.delta[state, symbol] = after
+            for symbol, after in self.below[state].items():
+                if state:
+                    self.shorter[after] = self.step(self.shorter[state], symbol)
+                self.order.append(after)
                 waiting.append(after)
 
+    def step(self, state: int, symbol: int) -> int:
+        """The state after one more symbol."""
+        while state and symbol not in self.below[state]:
+            state = self.shorter[state]
+        return self.below[state].get(symbol, 0)
+
+    def table(self, symbols: int) -> Int32Array:
+        """All transitions `[S, symbols]`."""
+        delta = np.zeros((len(self), symbols), np.int32)
+        for state in self.order:
+            if state:
+                delta[state] = delta[self.shorter[state]]
+            for symbol, after in self.below[state].items():
+                delta[state, symbol] = after
+        return delta
+
+    @cached_property
+    def edges(self) -> tuple[IntArray, IntArray]:
+        """The children of all states as pairs (symbol, state), by state and symbol, and where those of each begin."""
+        pairs = [pair for children in self.below for pair in sorted(children.items())]
+        begins = np.cumsum([0, *map(len, self.below)], dtype=np.int32)
+        return np.array(pairs, np.int32).reshape(-1, 2), begins
+
     def __len__(self) -> int:
-        return len(self.delta)
+        return len(self.below)

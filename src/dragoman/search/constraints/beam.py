@@ -64,7 +64,7 @@ class AvoidedMask:
         numbers = {key: number for number, key in enumerate(distinct, 1)}
         self.tables = [*distinct.values()]
         spelling = self.tables[0].spelling
-        deltas = [empty_automaton(), *(one.automaton.delta for one in self.tables)]
+        deltas = [empty_automaton(), *(one.delta for one in self.tables)]
         self.automata = BatchAutomata(deltas, spelling, device)
         self.owners = [numbers.get(id(p.avoided), 0) if p is not None else 0 for p in tables]
         self.states = self.automata.starts[torch.tensor(self.owners, device=device)]
@@ -135,7 +135,7 @@ class BeamAllocator:
         spelling = next(one.spelling for one in tables if one is not None)
         there: dict[int, RequiredTables] = {id(one): one for one in required if one is not None}
         self.automata = automata = BatchAutomata(
-            [empty_automaton(), *(one.automaton.delta for one in there.values())], spelling, device
+            [empty_automaton(), *(one.delta for one in there.values())], spelling, device
         )
         numbers = {key: number for number, key in enumerate(there, 1)}
         owners = torch.tensor([numbers.get(id(one), 0) for one in required], device=device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, chain, islice, permutations
 from threading import Lock
 from typing import Final, Generic, TypeVar
@@ -73,26 +74,34 @@ class RequiredTables:
         self.nested: IntArray = np.zeros((len(required), len(required)), np.int32)
         for g, h in permutations(groups, 2):
             self.nested[g, h] = min_occurrences(required[g].phrases, required[h].phrases)
-        self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
-        machine.delta[:, NOTHING] = np.arange(len(machine))
-        self.length: IntArray = np.zeros((len(machine), len(required)), np.int32)
-        self.credit = self.length.copy()
+        self.automaton = machine = Automaton([*chain.from_iterable(patterns)])
+        length = [[0] * len(required) for _ in range(len(machine))]
+        credit = [[0] * len(required) for _ in range(len(machine))]
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
         paths = iter(machine.paths)
         for (_, g), found, variants in zip(phrases, ways, patterns, strict=True):
             for path in islice(paths, len(variants)):
-                self.length[path[-1], g] = len(variants[0]) - 2
+                length[path[-1]][g] = len(variants[0]) - 2
                 for left, state, tokens in ((*step, way.tokens) for way in found for step in way.remaining(path)):
-                    self.credit[state, g] = max(self.credit[state, g], self.min_tokens[g] - left)
+                    credit[state][g] = max(credit[state][g], fewest[g] - left)
                     if left:
                         follows[state][tokens[-left], g] = None
         for state in machine.order[1:]:  # a state has also written the prefixes that are its suffixes
-            shorter = machine.shorter[state]
-            own, other = self.length[state], self.length[shorter]
-            self.length[state] = np.where((own > 0) & (other > 0), np.minimum(own, other), np.maximum(own, other))
-            self.credit[state] = np.maximum(self.credit[state], self.credit[shorter])
-            follows[state] |= follows[shorter]
+            if shorter := machine.shorter[state]:
+                for g, (own, other) in enumerate(zip(length[state], length[shorter], strict=True)):
+                    length[state][g] = min(own, other) if own and other else max(own, other)
+                credit[state] = [*map(max, credit[state], credit[shorter])]
+                follows[state] |= follows[shorter]
+        self.length: IntArray = np.array(length, np.int32)
+        self.credit: IntArray = np.array(credit, np.int32)
         self.follows = [[*after] for after in follows]
+
+    @cached_property
+    def delta(self) -> IntArray:
+        """The transitions of the automaton `[S, SYMBOLS]`."""
+        delta = self.automaton.table(SYMBOLS)
+        delta[:, NOTHING] = np.arange(len(delta))
+        return delta
 
     @staticmethod
     def _ways(phrase: str, spelling: Spelling, pattern: list[int]) -> Iterator[PhraseTokens]:
@@ -115,9 +124,7 @@ class AvoidedTables:
 
     def __init__(self, phrases: Sequence[str], spelling: Spelling) -> None:
         self.phrases, self.spelling = phrases, spelling
-        self.automaton = machine = Automaton([*map(spelling.opened, phrases)], SYMBOLS)
-        machine.delta[:, NOTHING] = np.arange(len(machine))
-        machine.delta[:, UNCLEAR] = machine.delta[:, EDGE]
+        self.automaton = machine = Automaton([*map(spelling.opened, phrases)])
         self.full: NDArray[np.bool_] = np.zeros(len(machine), np.bool_)
         for path in machine.paths:
             self.full[path[-1]] = True
@@ -125,6 +132,19 @@ class AvoidedTables:
             self.full[state] |= self.full[machine.shorter[state]]
         self.writing = np.flatnonzero(spelling.stream[:, 0] != NOTHING)
         self.memory: dict[tuple[int, int], IntArray] = {}
+
+    @cached_property
+    def delta(self) -> IntArray:
+        """The transitions of the automaton `[S, SYMBOLS]`; unclear boundaries count as boundaries."""
+        delta = self.automaton.table(SYMBOLS)
+        delta[:, NOTHING] = np.arange(len(delta))
+        delta[:, UNCLEAR] = delta[:, EDGE]
+        return delta
+
+    @cached_property
+    def depth(self) -> IntArray:
+        """The number of symbols of each state."""
+        return np.array(self.automaton.depth, np.int32)
 
     def forbidden(self, state: int, last: int) -> IntArray:
         """The tokens forbidden in a state, after text whose last character is of the kind `last`."""
@@ -137,16 +157,16 @@ class AvoidedTables:
         """Tokens that complete a phrase; in states other than 0, only a phrase already begun."""
         stream, tokens, hits = self.spelling.stream, self.writing, []
         boundary = BETWEEN[last, self.spelling.first[tokens]]
-        states = self.automaton.delta[state, boundary]
+        states = self.delta[state, boundary]
         read = (boundary != NOTHING).astype(np.int64)
         for column in range(stream.shape[1] - 1):
-            states, after = self.automaton.delta[states, stream[tokens, column]], stream[tokens, column + 1]
+            states, after = self.delta[states, stream[tokens, column]], stream[tokens, column + 1]
             read += 1
             hit = self.full[states] & (after >= EDGE)  # an edge, or the end of the token
             hits.append(tokens[hit])
             going = ~hit & (after != NOTHING)
             if state:
-                going &= self.automaton.depth[states] > read  # the rest is covered by state 0
+                going &= self.depth[states] > read  # the rest is covered by state 0
             tokens, states, read = tokens[going], states[going], read[going]
             if not len(tokens):
                 break
@@ -159,7 +179,7 @@ class AvoidedTables:
             if token in self.forbidden(state, last):
                 return True
             for symbol in symbols:
-                state = int(self.automaton.delta[state, symbol])
+                state = int(self.delta[state, symbol])
             last = int(self.spelling.last[token])
         return False
 
@@ -177,11 +197,12 @@ class AvoidedTables:
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Least-recently-used cache, bounded by the total number of automaton states: each takes a kilobyte."""
+    """Least-recently-used cache, bounded by the total number of automaton states: each takes up to a kilobyte."""
 
     def __init__(self, states: Callable[[Value], int]) -> None:
         self.states = states
         self.entries: OrderedDict[Key, Value] = OrderedDict()
+        self.held = 0  # states of all entries
         self.lock = Lock()
 
     def get(self, key: Key, create: Callable[[], Value]) -> Value:
@@ -192,10 +213,12 @@ class BoundedCache(Generic[Key, Value]):
                 return self.entries[key]
         found = create()
         with self.lock:
+            if key in self.entries:  # another thread was faster
+                return self.entries[key]
             self.entries[key] = found
-            held = sum(map(self.states, self.entries.values()))
-            while len(self.entries) > 1 and (held > MAX_STATES or len(self.entries) > MAX_CACHED_TABLES):
-                held -= self.states(self.entries.popitem(last=False)[1])
+            self.held += self.states(found)
+            while len(self.entries) > 1 and (self.held > MAX_STATES or len(self.entries) > MAX_CACHED_TABLES):
+                self.held -= self.states(self.entries.popitem(last=False)[1])
         return found
 
 
