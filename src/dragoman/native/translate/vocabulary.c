@@ -129,9 +129,11 @@ float logit_of(const VocabularyScan *s, int row, int32_t id) {
         return sum + l->bias[id];
     }
     int32_t sum = 0;
-    for (int i = 0; i < l->k; i++) {
-        int8_t a = s->in->q[row * row_pitch(l->k) + i];
-        sum += (int8_t)(s->in->unsigned_bytes ? a ^ -128 : a) * l->w8[block + weight_offset(i / 4, column) + i % 4];
+    int8_t offset = s->in->unsigned_bytes ? -128 : 0;
+    const int8_t *a = s->in->q + (size_t)row * row_pitch(l->k);
+    for (int g = 0; g < l->k / 4; g++, a += 4) {
+        const int8_t *w = l->w8 + block + weight_offset(g, column);
+        for (int i = 0; i < 4; i++) sum += (int8_t)(a[i] ^ offset) * w[i];
     }
     return (float)sum * (s->in->scale[row] * l->scale[id]) + l->bias[id];
 }
