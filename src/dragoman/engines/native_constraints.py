@@ -15,7 +15,7 @@ from dragoman.engines.native_layout import (
     SentenceConstraints,
     VocabularySpelling,
 )
-from dragoman.search.constraints.aho_corasick import Automaton
+from dragoman.search.constraints.aho_corasick import Transitions
 from dragoman.search.constraints.tables import AvoidedTables, BatchConstraints, RequiredTables
 from dragoman.search.constraints.token_bytes import Spelling
 
@@ -63,24 +63,21 @@ class BatchAutomata:
         return VocabularySpelling(spelling.stream.shape[1], self._pointer(spelling.stream, np.int16), *kinds)
 
     def _avoided(self, tables: AvoidedTables) -> AvoidedAutomaton:
-        return AvoidedAutomaton(self._trie(tables.automaton), self._pointer(tables.full, np.uint8))
+        return AvoidedAutomaton(self._trie(tables.transitions), self._pointer(tables.full, np.uint8))
 
-    def _trie(self, automaton: Automaton) -> PhraseTrie:
-        edges, begins = automaton.edges
-        return PhraseTrie(*(self._pointer(array, np.int32) for array in (begins, edges, automaton.shorter)))
+    def _trie(self, of: Transitions) -> PhraseTrie:
+        return PhraseTrie(*(self._pointer(array, np.int32) for array in (of.begins, of.edges, of.shorter)))
 
     def _required(self, tables: RequiredTables) -> RequiredAutomaton:
-        sizes = [len(follows) for follows in tables.follows]
-        flat = [number for follows in tables.follows for follow in follows for number in follow]
         arrays = (
             *(tables.length, tables.credit, tables.needed, tables.min_tokens, tables.saved, tables.nested),
-            *(np.cumsum([0, *sizes]), flat, [number for start in tables.starts for number in start]),
+            *(tables.first_follow, tables.follows, tables.starts),
         )
         return RequiredAutomaton(
             len(tables.needed),
             len(tables.starts),
-            max(sizes),
-            self._trie(tables.automaton),
+            int(np.diff(tables.first_follow).max()),
+            self._trie(tables.transitions),
             self._pointer(tables.length.any(1), np.uint8),
             *(self._pointer(array, np.int32) for array in arrays),
         )

@@ -156,10 +156,12 @@ class BeamAllocator:
         for number, one in enumerate(there.values(), 1):
             nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
         self.nested = nested.to(device)[owners]
-        follows = [[], *(after for one in there.values() for after in one.follows)]
+        follows: list[list[list[int]]] = [[]]
+        for one in there.values():
+            follows += [part.tolist() for part in np.split(one.follows, one.first_follow[1:-1])]
         self.follows = pad_rows([[token for token, _ in after] for after in follows], device)
         self.followed = pad_rows([[group for _, group in after] for after in follows], device)
-        starts = [[], *(one.starts for one in there.values())]
+        starts: list[list[list[int]]] = [[], *(one.starts.tolist() for one in there.values())]
         columns = [pad_rows([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
         self.starts, self.started, self.anywhere = columns[0], columns[1], columns[2].bool()
         n = len(tables)

@@ -47,8 +47,9 @@ class RequiredTables:
     `length [S, G]` is the number of symbols of the phrase that ends in a state, 0 where none does. `needed [G]` is how
     often each must occur, `min_tokens [G]` the fewest tokens that write it after any text, and `nested [G, G]` how
     often the first occurs inside the second. `credit [S, G]` is how many of these tokens a state has already written,
-    `saved [G]` how many fewer suffice after a space or a bracket. `follows` are the next tokens in a state, with their
-    phrase, and `starts` the first tokens, with whether they may follow any text.
+    `saved [G]` how many fewer suffice after a space or a bracket. `follows [F, 2]` are the next tokens, with their
+    phrase; those in state s begin at `first_follow[s]`. `starts [N, 3]` are the first tokens, with their phrase and
+    whether they may follow any text.
     """
 
     def __init__(
@@ -66,7 +67,8 @@ class RequiredTables:
             spelled = [
                 some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelled, strict=True)
             ]
-        self.starts = [*dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])]
+        starts = dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])
+        self.starts: IntArray = np.array([*starts], np.int32)
         self.needed = np.array([phrase.total for phrase in required], np.int32)
         fewest = [min(len(way.tokens) for way in found if way.anywhere) for found in spelled]
         self.min_tokens = np.array(fewest, np.int32)
@@ -74,7 +76,8 @@ class RequiredTables:
         self.nested: IntArray = np.zeros((len(required), len(required)), np.int32)
         for g, h in permutations(groups, 2):
             self.nested[g, h] = min_occurrences(required[g].phrases, required[h].phrases)
-        self.automaton = machine = Automaton([*chain.from_iterable(patterns)])
+        machine = Automaton([*chain.from_iterable(patterns)])
+        self.transitions = machine.transitions()
         length = [[0] * len(required) for _ in range(len(machine))]
         credit = [[0] * len(required) for _ in range(len(machine))]
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
@@ -94,12 +97,14 @@ class RequiredTables:
                 follows[state] |= follows[shorter]
         self.length: IntArray = np.array(length, np.int32)
         self.credit: IntArray = np.array(credit, np.int32)
-        self.follows = [[*after] for after in follows]
+        flat = [number for after in follows for follow in after for number in follow]
+        self.follows: IntArray = np.array(flat, np.int32).reshape(-1, 2)
+        self.first_follow: IntArray = np.array([0, *accumulate(map(len, follows))], np.int32)
 
     @cached_property
     def delta(self) -> IntArray:
-        """The transitions of the automaton `[S, SYMBOLS]`."""
-        delta = self.automaton.table(SYMBOLS)
+        """The state after each symbol `[S, SYMBOLS]`."""
+        delta = self.transitions.table(SYMBOLS)
         delta[:, NOTHING] = np.arange(len(delta))
         return delta
 
@@ -124,7 +129,8 @@ class AvoidedTables:
 
     def __init__(self, phrases: Sequence[str], spelling: Spelling) -> None:
         self.phrases, self.spelling = phrases, spelling
-        self.automaton = machine = Automaton([*map(spelling.opened, phrases)])
+        machine = Automaton([*map(spelling.opened, phrases)])
+        self.transitions, self.depth = machine.transitions(), np.array(machine.depth, np.int32)
         self.full: NDArray[np.bool_] = np.zeros(len(machine), np.bool_)
         for path in machine.paths:
             self.full[path[-1]] = True
@@ -135,16 +141,11 @@ class AvoidedTables:
 
     @cached_property
     def delta(self) -> IntArray:
-        """The transitions of the automaton `[S, SYMBOLS]`; unclear boundaries count as boundaries."""
-        delta = self.automaton.table(SYMBOLS)
+        """The state after each symbol `[S, SYMBOLS]`; unclear boundaries count as boundaries."""
+        delta = self.transitions.table(SYMBOLS)
         delta[:, NOTHING] = np.arange(len(delta))
         delta[:, UNCLEAR] = delta[:, EDGE]
         return delta
-
-    @cached_property
-    def depth(self) -> IntArray:
-        """The number of symbols of each state."""
-        return np.array(self.automaton.depth, np.int32)
 
     def forbidden(self, state: int, last: int) -> IntArray:
         """The tokens forbidden in a state, after text whose last character is of the kind `last`."""
@@ -233,7 +234,7 @@ class ConstraintTables:
     @property
     def states(self) -> int:
         """Number of states of the automaton for required phrases."""
-        return 0 if self.required is None else len(self.required.automaton)
+        return 0 if self.required is None else len(self.required.transitions)
 
 
 BatchConstraints = Sequence[ConstraintTables | None]  # one for each sentence
@@ -245,7 +246,9 @@ class ConstraintCompiler:
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
         self._compiled: BoundedCache[Constraints, ConstraintTables] = BoundedCache(lambda tables: tables.states)
-        self._avoided: BoundedCache[tuple[str, ...], AvoidedTables] = BoundedCache(lambda tables: len(tables.automaton))
+        self._avoided: BoundedCache[tuple[str, ...], AvoidedTables] = BoundedCache(
+            lambda tables: len(tables.transitions)
+        )
 
     def compile_avoided(self, phrases: tuple[str, ...]) -> AvoidedTables:
         """The tables of avoided phrases."""

@@ -117,7 +117,8 @@ class Spelling:
         last = OTHER
         for token in tokens:
             boundary = int(BETWEEN[last, self.first[token]])
-            yield [symbol for symbol in (boundary, *self.stream[token].tolist()) if symbol != NOTHING]
+            written = self.stream[token].tolist()
+            yield [boundary] * (boundary != NOTHING) + written[: written.index(NOTHING)]
             last = last if self.last[token] == SILENT else int(self.last[token])
 
 

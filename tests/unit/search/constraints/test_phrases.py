@@ -151,7 +151,7 @@ def test_constraints_of_all_texts_of_each_and_by_terms_are_merged() -> None:
 )
 def test_the_automaton_is_in_the_longest_end_that_begins_a_pattern(patterns: list[list[int]], text: list[int]) -> None:
     machine = Automaton(patterns)
-    table = machine.table(3)
+    table = machine.transitions().table(3)
     beginnings = {tuple(p[:n]): machine.paths[k][n - 1] for k, p in enumerate(patterns) for n in range(1, len(p) + 1)}
     state = 0
     for i, symbol in enumerate(text, 1):
