@@ -1,12 +1,10 @@
-"""What requests cost in the C engine: constraints, alignments and attention beside plain search, scoring beside PyTorch.
+"""What requests cost in the C engine: constraints and alignments beside plain search, scoring beside PyTorch.
 
     python benchmarks/translate_requests.py DATA MODEL [--split test_2016_flickr] [--from en --to de] [--lines 400]
 
 DATA holds SPLIT.en and SPLIT.de (or other languages), packed or not; MODEL is a model directory. Required phrases are
-drawn from the references, of those that plain search missed, and avoided words from the plain translations
-(terms.py). All run in turns, on as many threads as there are processors (--threads), and each figure is the median of
-the ratios of the turns. "Steps" are the steps of all hypotheses of the search, and what a step costs is time over steps:
-a search that must write something unlikely ends later.
+drawn from the references, of those that plain search missed, and avoided words from the plain translations (terms.py).
+All run in turns, on as many threads as there are processors (--threads), and each ratio is the median of the turns'.
 """
 
 from __future__ import annotations
@@ -82,7 +80,7 @@ def main() -> None:
     turns = [{name: seconds(run) for name, run in work.items()} for _ in range(options.turns)]
     print(f"{date.today()}, dragoman {version('dragoman')}, {ours.running}, torch {version('torch')}")
     print(f"{len(sources)} lines of {options.split}.{options.source}-{options.target}, beam {options.beam}\n")
-    print("| request | ms a line | time beside plain search |\n|---|---|---|")
+    print("| request | ms a line | times plain search |\n|---|---|---|")
     for name in searches:
         ms = 1000 * statistics.median(turn[name] for turn in turns) / len(sources)
         print(

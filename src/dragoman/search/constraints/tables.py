@@ -131,12 +131,12 @@ class AvoidedTables:
         self.phrases, self.spelling = phrases, spelling
         machine = Automaton([*map(spelling.opened, phrases)])
         self.transitions, self.depth = machine.transitions(), np.array(machine.depth, np.int32)
-        self.full: NDArray[np.bool_] = np.zeros(len(machine), np.bool_)
+        full = [False] * len(machine)
         for path in machine.paths:
-            self.full[path[-1]] = True
+            full[path[-1]] = True
         for state in machine.order[1:]:
-            self.full[state] |= self.full[machine.shorter[state]]
-        self.writing = np.flatnonzero(spelling.stream[:, 0] != NOTHING)
+            full[state] |= full[machine.shorter[state]]
+        self.full: NDArray[np.bool_] = np.array(full, np.bool_)
         self.memory: dict[tuple[int, int], IntArray] = {}
 
     @cached_property
@@ -156,7 +156,8 @@ class AvoidedTables:
 
     def _hits(self, state: int, last: int) -> IntArray:
         """Tokens that complete a phrase; in states other than 0, only a phrase already begun."""
-        stream, tokens, hits = self.spelling.stream, self.writing, []
+        stream, hits = self.spelling.stream, []
+        tokens = np.flatnonzero(stream[:, 0] != NOTHING)  # those that write something
         boundary = BETWEEN[last, self.spelling.first[tokens]]
         states = self.delta[state, boundary]
         read = (boundary != NOTHING).astype(np.int64)
