@@ -49,6 +49,15 @@ class ImportResult:
 
 
 @dataclass(frozen=True)
+class ExportResult:
+    """An exported model: its directory, its format, and the number of sentences that verified it."""
+
+    path: Path
+    to: str
+    probes: int
+
+
+@dataclass(frozen=True)
 class AverageResult:
     """An averaged model: its directory, and the names of the checkpoints or models that were averaged."""
 
@@ -325,6 +334,17 @@ def import_model(
     found = read_source_model(Path(path), options)
     found.write(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
+
+
+def export_model(model: PathLike, *, to: str, out: PathLike, verify: bool = True) -> ExportResult:
+    """Write a model for another toolkit to the directory `out`: `to` is "ctranslate2", "huggingface" or "onnx".
+
+    The export is verified by translating probe sentences in that toolkit's engine, unless `verify` is false. What the
+    format cannot express is an error, and nothing is written.
+    """
+    from dragoman.conversion.exports.export import export
+
+    return ExportResult(Path(out), to, export(model, to, Path(out), verify=verify))
 
 
 def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoints: Sequence[int] = ()) -> AverageResult:
