@@ -199,6 +199,7 @@ class MarianText:
                  (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
         of_config = [single_id(config, f"{name}_token_id") for name in ("pad", "eos")]
         start = config.integer("decoder_start_token_id", of_config[0], 0)
+        name_of_start = vocabularies[-1][start] if start < len(vocabularies[-1]) else ""
         sides: list[VocabularyMapping] = []
         for file, names, size in zip(self.files[2:], vocabularies, self.sizes, strict=False):
             pad, eos, unk = (token_id(file, names, word) for word in words)
@@ -208,7 +209,7 @@ class MarianText:
                     f"{of_config[0]} and {of_config[1]} in {config.where}; the files belong to different models",
                     code="vocabulary_mismatch",
                 )
-            first = start if file is self.files[-1] else pad
+            first = start if file is self.files[-1] else source_start(names, name_of_start, (pad, eos, unk))
             if first >= size:
                 raise ConversionError(
                     f"{config.where} has decoder_start_token_id={first}, but only {size} tokens",
@@ -225,6 +226,12 @@ class MarianText:
         pair = [tokenizer_config.get("source_lang"), codes_here or tokenizer_config.get("target_lang")]
         known = all(re.fullmatch(rf"{LANGUAGE_CODE}(, {LANGUAGE_CODE})*", str(code)) for code in pair)
         self.languages = language_pair(*pair) if known else None
+
+
+def source_start(source: list[str], start: str, special: Sequence[int]) -> int:
+    """The decoder's first token in a separate source vocabulary, which never uses it: by name, or else padding."""
+    found = source.index(start) if start in source else special[0]
+    return special[0] if found in special else found
 
 
 def read_vocabulary(file: Path, size: int) -> list[str]:

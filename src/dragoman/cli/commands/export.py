@@ -22,7 +22,9 @@ FORMATS = ("ctranslate2", "huggingface", "onnx")
 @click.argument("format_name", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.argument("model", type=FILE)
 @click.option("--out", type=FILE, required=True, help="The directory to write.")
-@click.option("--no-verify", is_flag=True, help="Do not translate with the exported model, whose engine may be missing.")
+@click.option(
+    "--no-verify", is_flag=True, help="Do not translate with the exported model, whose engine may be missing."
+)
 def command(format_name: str, model: Path, out: Path, no_verify: bool) -> None:
     """Write MODEL in another toolkit's FORMAT: ctranslate2, huggingface or onnx.
 

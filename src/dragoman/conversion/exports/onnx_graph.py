@@ -197,9 +197,7 @@ def decoder_graph(recipe: ModelRecipe, weights: dict[str, Array]) -> GraphBuilde
         for i in range(recipe.decoder_layers)
         for part, size in (("past_keys", "T"), ("past_values", "T"), ("source_keys", "S"), ("source_values", "S"))
     }
-    size = graph.op(
-        "Gather", graph.op("Shape", caches["source_keys_0"]), graph.constant("two", np.array(2, np.int64))
-    )
+    size = graph.op("Gather", graph.op("Shape", caches["source_keys_0"]), graph.constant("two", np.array(2, np.int64)))
     zero, one = (graph.constant(name, np.array(n, np.int64)) for n, name in enumerate(("zero", "one")))
     sees = graph.source_sees(lengths, graph.op("Range", zero, size, one))
     x = graph.embed(graph.op("Unsqueeze", ids, graph.integers(1)), 1, position)

@@ -50,7 +50,7 @@ class OnnxTranslator:
         """Translate a batch of sentences."""
         rows = [self.encode(text) for text in texts]
         found = self.search(rows, max_length)
-        return [self.target.decode([self.tokens[i] for i in ids]).strip() for ids in found]
+        return [self.target.decode([self.tokens[i] for i in ids if i != UNK]).strip() for ids in found]
 
     def search(self, rows: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
         """Greedy search; finished sentences keep their row until all are finished."""
@@ -76,8 +76,9 @@ class OnnxTranslator:
             done |= ids == EOS
             if done.all():
                 break
-            for i in np.flatnonzero(~done):
-                found[i].append(int(ids[i]))
+            for sentence, token, ended in zip(found, ids.tolist(), done.tolist(), strict=True):
+                if not ended:
+                    sentence.append(token)
         return found
 
 

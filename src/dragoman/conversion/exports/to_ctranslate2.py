@@ -45,10 +45,11 @@ def translate_ctranslate2(directory: Path, texts: Sequence[str], max_length: int
         [encode_pieces(source, text) for text in texts],
         beam_size=1,
         max_decoding_length=max_length,
+        min_decoding_length=0,  # 1 by default
         max_batch_size=32,
         suppress_sequences=[["<pad>"], ["<s>"]],
     )
-    return [target.decode(result.hypotheses[0]).strip() for result in results]
+    return [target.decode([token for token in result.hypotheses[0] if token != "<unk>"]).strip() for result in results]
 
 
 def encode_pieces(processor: Any, text: str) -> list[str]:

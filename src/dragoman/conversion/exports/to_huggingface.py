@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from dragoman.config import ModelRecipe
@@ -28,6 +29,7 @@ from dragoman.text.special_tokens import BOS, EOS, PAD
 
 TOOLKIT: Final = "Hugging Face's Marian"
 EXTRA: Final = "huggingface"
+Order = NDArray[np.intp]  # theirs[i] = ours[order[i]]
 MIN_POSITIONS: Final = 1024
 MODEL_TYPES: Final = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 
@@ -134,7 +136,7 @@ def tokenizer_config(model: ExportedModel, separate: bool) -> dict[str, Any]:
 def hugging_weights(model: ExportedModel) -> dict[str, Array]:
     """The tensors under Hugging Face's names, with all sines before all cosines."""
     recipe, weights = model.model, model.weights
-    order = np.argsort(interleave_sines(recipe.d_model))  # theirs[i] = ours[order[i]]
+    order = np.argsort(interleave_sines(recipe.d_model))
     found: dict[str, Array] = {}
     tables = [weights[f"embeddings.tables.{name}"][:, order] for name in EMBEDDING_TABLES[recipe.tie]]
     if recipe.tie == "all":
@@ -158,7 +160,7 @@ def hugging_weights(model: ExportedModel) -> dict[str, Array]:
 
 
 def hugging_layer(
-    weights: dict[str, Array], ours: str, theirs: str, names: LayerNames, order: Sequence[int], width: int
+    weights: dict[str, Array], ours: str, theirs: str, names: LayerNames, order: Order, width: int
 ) -> dict[str, Array]:
     """The tensors of one layer; fused projections are split into parts of `width` rows, absent biases are zero."""
     found: dict[str, Array] = {}
@@ -190,7 +192,7 @@ def hugging_layer(
     return found
 
 
-def norm_weights(weights: dict[str, Array], ours: str, theirs: str, order: Sequence[int]) -> dict[str, Array]:
+def norm_weights(weights: dict[str, Array], ours: str, theirs: str, order: Order) -> dict[str, Array]:
     """The gain and bias of a layer norm."""
     return {f"{theirs}.{part}": weights[f"{ours}.{part}"][order] for part in ("weight", "bias")}
 
