@@ -15,6 +15,7 @@ from dragoman.errors import ConversionError
 from dragoman.files import check_new_directory, staged
 from dragoman.modeldir.locate import find_model, read_recipe
 from dragoman.text import Tokenizer
+from dragoman.text.normalization import SPACELESS, normalize
 from dragoman.text.special_tokens import N_SPECIAL
 from dragoman.translation.translator import Translator
 from dragoman.values import suggest
@@ -53,18 +54,18 @@ def export(model: str | Path, to: str, out: Path, *, verify: bool = True) -> int
         chosen.write(content, staging)
         for file in staging.iterdir():  # safetensors writes files that only their owner can read
             file.chmod(0o644)
-        return verify_export(directory, staging, to, chosen) if verify else 0
+        return verify_export(content, staging, to, chosen) if verify else 0
 
 
-def verify_export(directory: Path, exported: Path, to: str, chosen: ExportFormat) -> int:
+def verify_export(model: ExportedModel, exported: Path, to: str, chosen: ExportFormat) -> int:
     """Translate probe sentences here and there, greedily and in float32; raise unless all translations are equal."""
-    translator = Translator.load(directory, engine="torch", device="cpu", precision="float32")
-    texts = probe_texts(translator.source)
+    translator = Translator.load(model.directory, engine="torch", device="cpu", precision="float32")
+    texts = probe_texts(translator.source, model.tokenizers.begins_with_space)
     language = translator.targets[0] if translator.targets else None
     expected = translator.translate(texts, beam=1, max_length=PROBE_LENGTH, split="never", to=language)
     marked = [text if language is None else f">>{language}<< {text}" for text in texts]
     for text, ours, theirs in zip(texts, expected, chosen.translate(exported, marked, PROBE_LENGTH), strict=True):
-        if without_unknown(ours.text) != without_unknown(theirs):
+        if comparable(ours.text) != comparable(theirs):
             raise ConversionError(
                 f"the exported model translates differently: {text!r} is {theirs!r} in {to} and {ours.text!r} here; "
                 "nothing was written; please report it with the versions of both",
@@ -73,14 +74,18 @@ def verify_export(directory: Path, exported: Path, to: str, chosen: ExportFormat
     return len(texts)
 
 
-def without_unknown(text: str) -> str:
-    """A translation without the unknown token, which every toolkit writes in its own way."""
-    return text.replace("\N{REPLACEMENT CHARACTER}", "").strip()
+def comparable(text: str) -> str:
+    """A translation without what toolkits write differently: unknown tokens, bytes that are not UTF-8, controls."""
+    return normalize(text.replace("\N{REPLACEMENT CHARACTER}", ""))
 
 
-def probe_texts(tokenizer: Tokenizer) -> list[str]:
-    """Sentences of random tokens, the same for the same vocabulary."""
+def probe_texts(tokenizer: Tokenizer, begins_with_space: bool) -> list[str]:
+    """Sentences of random tokens, the same for the same vocabulary; their first words are of the source's script."""
     draw = random.Random(1)
     written = [i for i, width in enumerate(tokenizer.widths) if i >= N_SPECIAL and width > 1]
-    rows = [[draw.choice(written) for _ in range(draw.choice(PROBE_TOKENS))] for _ in range(PROBES)]
-    return [text for row in rows if (text := " ".join(tokenizer.decode(row).split()))]
+    found: list[str] = []
+    for _ in range(100 * PROBES):
+        text = normalize(tokenizer.decode([draw.choice(written) for _ in range(draw.choice(PROBE_TOKENS))]))
+        if text and (SPACELESS.match(text) is None) == begins_with_space and len(found) < PROBES:
+            found.append(text)
+    return found

@@ -29,12 +29,14 @@ HANGUL: Final = range(0xAC00, 0xD7A4)  # 11,172 syllables, which would make the 
 class ExportedTokenizers:
     """The sentencepiece models of both sides, and the names of their tokens in the order of the ids.
 
-    Target languages are named as in Opus-MT, `>>de<<`.
+    Target languages are named as in Opus-MT, `>>de<<`. `begins_with_space`: the source's model puts a space before the
+    first word, as ours does for all scripts that have spaces.
     """
 
     models: tuple[bytes, bytes]
     names: tuple[list[str], list[str]]
     languages: tuple[str, ...]
+    begins_with_space: bool
 
     @property
     def shared(self) -> bool:
@@ -46,7 +48,7 @@ def export_tokenizers(source: Tokenizer, target: Tokenizer, info: ModelInfo) -> 
     """The files of both tokenizers; ConversionError for kinds that sentencepiece does not have."""
     begins = not (len(info.source_languages) > 0 and {*info.source_languages} <= SPACELESS_LANGUAGES)
     models = (sentencepiece_model(source, begins), sentencepiece_model(target, True))
-    return ExportedTokenizers(models, (token_names(source), token_names(target)), source.targets)
+    return ExportedTokenizers(models, (token_names(source), token_names(target)), source.targets, begins)
 
 
 def sentencepiece_model(tokenizer: Tokenizer, begins_with_space: bool) -> bytes:
