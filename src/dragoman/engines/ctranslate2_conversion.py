@@ -41,7 +41,7 @@ def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
     return None
 
 
-def converted_files(directory: Path, cached: Path, kind: str) -> dict[str, bytes]:
+def converted_files(directory: Path, cached: Path, kind: str, adapter: Path | None = None) -> dict[str, bytes]:
     """The files of the converted model; it is converted if `cached` does not have it, byte for byte."""
     if cached.is_dir():
         try:
@@ -49,7 +49,7 @@ def converted_files(directory: Path, cached: Path, kind: str) -> dict[str, bytes
         except DamagedError as error:
             logging.getLogger("dragoman").warning("%s; converting the model again", error)
     with staged(cached) as staging:
-        to_ctranslate2(directory, staging / MODEL, kind)
+        to_ctranslate2(directory, staging / MODEL, kind, adapter=adapter)
         for file in (staging / MODEL).iterdir():
             file.chmod(0o600)
         write_manifest(staging / MODEL)
@@ -75,11 +75,12 @@ def to_ctranslate2(
     out: str | Path,
     quantization: str | None = None,
     tokens: tuple[Sequence[str], Sequence[str]] | None = None,
+    adapter: Path | None = None,
 ) -> None:
     """Write the model of a verified `directory` to the new directory `out`; `quantization` is "int8", "float16"...
 
     `tokens` are the names of the source's and the target's tokens; EOS is then added to sources. Without them, a token
-    is named by its id, and the four special tokens by their usual names.
+    is named by its id, and the four special tokens by their usual names. `adapter` is a verified adapter of the model.
     """
     try:
         from ctranslate2.specs import TransformerSpec, common_spec, model_spec
@@ -96,7 +97,7 @@ def to_ctranslate2(
     if part := unsupported_by_ctranslate2(recipe):
         message = f"CTranslate2 does not support {part}; convert a model with the paper's layers"
         raise DragomanError(message, code="unsupported_model")
-    weights = read_weights(directory)
+    weights = read_weights(directory, adapter)
     if weights is None:
         message = f"the weights of {directory} are not float32; pass a model written by `dragoman train`"
         raise DragomanError(message, code="unsupported_precision")
