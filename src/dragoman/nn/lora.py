@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +12,6 @@ from dragoman.errors import ShapeError
 from dragoman.nn.linear import Linear, linear
 
 LORA_A, LORA_B = "lora_a", "lora_b"
-PROJECTIONS: Final = ("qkv", "query", "key_value", "output", "inner", "outer")
-"""The projections of a Transformer: of self-attention, of attention to the source, and of feed-forward networks."""
 
 
 class LoraLinear(Linear):
@@ -35,19 +32,17 @@ class LoraLinear(Linear):
 
 def add_adapters(model: nn.Module, rank: int, scale: float, projections: Collection[str] = ()) -> None:
     """Freeze a model, and add an adapter to each of the named projections; to all of them if none is named."""
-    found = [
-        (path, part)
-        for path, part in model.named_modules()
-        if isinstance(part, Linear) and (not projections or path.rpartition(".")[2] in projections)
-    ]
-    if not found:
-        raise ShapeError(
-            f"the model has no projections {', '.join(projections)} to adapt; choose others", code="unknown_choice"
-        )
+    parts = [(*path.rpartition(".")[::2], part) for path, part in model.named_modules() if isinstance(part, Linear)]
+    names = list(dict.fromkeys(name for _, name, _ in parts))
+    for wrong in (name for name in projections if name not in names):
+        message = f"the model has no projection {wrong!r} to adapt; use some of: {', '.join(names) or 'none'}"
+        raise ShapeError(message, code="unknown_choice")
+    if not parts:
+        raise ShapeError("the model has no projections to adapt; fine-tune the whole model", code="unknown_choice")
     model.requires_grad_(False)
-    for path, part in found:
-        parent, _, name = path.rpartition(".")
-        setattr(model.get_submodule(parent), name, LoraLinear(part, rank, scale))
+    for parent, name, part in parts:
+        if not projections or name in projections:
+            setattr(model.get_submodule(parent), name, LoraLinear(part, rank, scale))
 
 
 def trained_weights(model: nn.Module) -> dict[str, Tensor]:
