@@ -245,6 +245,7 @@ def evaluate(
     length_penalty: float = Search.length_penalty,
     ensemble: Paths = (),
     mean: Mean = "probabilities",
+    adapter: PathLike | None = None,
     language: str | None = None,
     engine: str = "auto",
     device: str = "auto",
@@ -256,7 +257,8 @@ def evaluate(
     """Translate test sets with a model and score them with sacreBLEU, or score the files of `hypothesis`.
 
     `reference` and `source` have a file for each test set. `against`, another model or a file for each test set, adds a
-    paired bootstrap test. `report` is a directory to write the figures and translations to.
+    paired bootstrap test. `adapter` was trained on `model` with train.lora. `report` is a directory to write the
+    figures and translations to.
     """
     from dragoman.evaluation.metrics import make_metrics
     from dragoman.evaluation.report import EvaluationReport, prepare_directory
@@ -280,7 +282,7 @@ def evaluate(
     systems: list[System] = [
         FileSystem(hypotheses, "hypothesis", sets)
         if model is None
-        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
+        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, adapter=adapter, **settings)
     ]
     if others:
         is_model = len(others) == 1 and not others[0].is_file()
@@ -345,6 +347,14 @@ def export_model(model: PathLike, *, to: str, out: PathLike, verify: bool = True
     from dragoman.conversion.exports.export import export
 
     return ExportResult(Path(out), to, export(model, to, Path(out), verify=verify))
+
+
+def merge(base: PathLike, adapter: PathLike, *, out: PathLike) -> Path:
+    """Write the model `base` with an adapter, trained with train.lora, merged into its weights to `out`."""
+    from dragoman.modeldir.merge import merge_model
+
+    merge_model(base, adapter, Path(out))
+    return Path(out)
 
 
 def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoints: Sequence[int] = ()) -> AverageResult:
