@@ -41,7 +41,7 @@ class Optimizer:
                 others = [p for p in parameters if id(p) not in chosen]
                 self.inner = [
                     torch.optim.Muon(inside, lr=0.0, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"),
-                    torch.optim.AdamW(others, fused=fused, **common),
+                    *([torch.optim.AdamW(others, fused=fused, **common)] if others else []),
                 ]
 
     def step(self, learning_rate: float) -> None:
