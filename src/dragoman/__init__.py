@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from dragoman.api import average as average
     from dragoman.api import evaluate as evaluate
+    from dragoman.api import export_model as export_model
     from dragoman.api import finish as finish
     from dragoman.api import import_model as import_model
+    from dragoman.api import merge as merge
     from dragoman.api import plan as plan
     from dragoman.api import prepare as prepare
     from dragoman.api import train as train
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator as Translator
 
 _MODULES = {  # of the public names, as above
-    "api": "average evaluate finish import_model plan prepare train",
+    "api": "average evaluate export_model finish import_model merge plan prepare train",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "errors": "DragomanError",

@@ -49,6 +49,15 @@ class ImportResult:
 
 
 @dataclass(frozen=True)
+class ExportResult:
+    """An exported model: its directory, its format, and the number of sentences that verified it."""
+
+    path: Path
+    to: str
+    probes: int
+
+
+@dataclass(frozen=True)
 class AverageResult:
     """An averaged model: its directory, and the names of the checkpoints or models that were averaged."""
 
@@ -236,6 +245,7 @@ def evaluate(
     length_penalty: float = Search.length_penalty,
     ensemble: Paths = (),
     mean: Mean = "probabilities",
+    adapter: PathLike | None = None,
     language: str | None = None,
     engine: str = "auto",
     device: str = "auto",
@@ -247,7 +257,8 @@ def evaluate(
     """Translate test sets with a model and score them with sacreBLEU, or score the files of `hypothesis`.
 
     `reference` and `source` have a file for each test set. `against`, another model or a file for each test set, adds a
-    paired bootstrap test. `report` is a directory to write the figures and translations to.
+    paired bootstrap test. `adapter` was trained on `model` with train.lora. `report` is a directory to write the
+    figures and translations to.
     """
     from dragoman.evaluation.metrics import make_metrics
     from dragoman.evaluation.report import EvaluationReport, prepare_directory
@@ -271,7 +282,7 @@ def evaluate(
     systems: list[System] = [
         FileSystem(hypotheses, "hypothesis", sets)
         if model is None
-        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
+        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, adapter=adapter, **settings)
     ]
     if others:
         is_model = len(others) == 1 and not others[0].is_file()
@@ -325,6 +336,25 @@ def import_model(
     found = read_source_model(Path(path), options)
     found.write(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
+
+
+def export_model(model: PathLike, *, to: str, out: PathLike, verify: bool = True) -> ExportResult:
+    """Write a model for another toolkit to the directory `out`: `to` is "ctranslate2", "huggingface" or "onnx".
+
+    The export is verified by translating probe sentences in that toolkit's engine, unless `verify` is false. What the
+    format cannot express is an error, and nothing is written.
+    """
+    from dragoman.conversion.exports.export import export
+
+    return ExportResult(Path(out), to, export(model, to, Path(out), verify=verify))
+
+
+def merge(base: PathLike, adapter: PathLike, *, out: PathLike) -> Path:
+    """Write the model `base` with an adapter, trained with train.lora, merged into its weights to `out`."""
+    from dragoman.modeldir.merge import merge_model
+
+    merge_model(base, adapter, Path(out))
+    return Path(out)
 
 
 def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoints: Sequence[int] = ()) -> AverageResult:

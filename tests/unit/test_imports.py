@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "evaluation": LOADS | {"data", "nn", "models", "search", "engines", "translation"},
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
     "serve": LOADS | {"models", "search", "engines", "translation"},
-    "conversion": LOADS | {"nn", "models"},
+    "conversion": LOADS | {"nn", "models", "search", "engines", "translation"},  # exports are verified by translating
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
     "api": LOADS | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion"},
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},

@@ -42,7 +42,9 @@ COMMAND_GROUPS = {
     },
     "Models": {
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
+        "export": "Write a model for CTranslate2, Hugging Face or ONNX.",
         "average": "Average checkpoints or models into one model.",
+        "merge": "Merge an adapter into its base model.",
         "recipe": "Show a recipe in full, with the model's size.",
     },
     "Data": {

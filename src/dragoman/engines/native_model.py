@@ -50,11 +50,11 @@ class NativeModel:
         )
 
     @classmethod
-    def load(cls, directory: Path, threads: int, quantize: bool) -> NativeModel | None:
+    def load(cls, directory: Path, threads: int, quantize: bool, adapter: Path | None = None) -> NativeModel | None:
         """Pack the weights of a verified model directory; None if the engine is not available for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
         code = load_code() if unsupported_by_native(recipe) is None else None
-        weights = read_weights(directory) if code is not None else None
+        weights = read_weights(directory, adapter) if code is not None else None
         if code is None or weights is None:
             return None
         for name in ("model_new", "worker_new"):

@@ -65,6 +65,7 @@ class EngineSelector:
     """The engines of one model directory; "auto" takes the first that is available and supports a request.
 
     `others` are further models of an ensemble, combined by the `mean` of their probabilities or log-probabilities.
+    `adapter` is a verified adapter of the first model.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class EngineSelector:
         precision: str = "auto",
         others: Sequence[Path] = (),
         mean: Mean = "probabilities",
+        adapter: Path | None = None,
     ) -> None:
         for what, value, choices in (
             ("engine", engine, ("auto", *ENGINES)),
@@ -85,7 +87,7 @@ class EngineSelector:
             if value not in choices:
                 raise SearchError(f"unknown {what} {value!r}{suggest(str(value), choices)}", code="unknown_choice")
         self.directory, self.engine, self.precision = directory, engine, precision
-        self.others, self.mean = tuple(others), mean
+        self.others, self.mean, self.adapter = tuple(others), mean, adapter
         self.threads = None if threads is None else check_integer("threads", threads, 1, MAX_THREADS)
         device = str(device)  # a torch.device as well
         specs = [spec for spec in SPECS if engine in ("auto", spec.name)]
@@ -148,7 +150,9 @@ class EngineSelector:
 
     @property
     def _in_float32(self) -> EngineSelector:
-        return EngineSelector(self.directory, self.device, "native", self.threads, "float32", self.others, self.mean)
+        return EngineSelector(
+            self.directory, self.device, "native", self.threads, "float32", self.others, self.mean, self.adapter
+        )
 
     @cached_property
     def torch(self) -> TorchEngine:
@@ -159,7 +163,7 @@ class EngineSelector:
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        engine = TorchEngine.load(self.directory, self.device, self.precision == "bfloat16")
+        engine = TorchEngine.load(self.directory, self.device, self.precision == "bfloat16", self.adapter)
         if not self.others:
             return engine
         from dragoman.search.ensemble import Ensemble

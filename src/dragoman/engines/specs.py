@@ -117,7 +117,12 @@ def load_native(selector: EngineSelector) -> Engine | None:
     from dragoman.engines.native import NativeEngine
 
     return NativeEngine.load(
-        selector.directory, selector.threads, selector.precision != "float32", selector.others, selector.mean
+        selector.directory,
+        selector.threads,
+        selector.precision != "float32",
+        selector.others,
+        selector.mean,
+        selector.adapter,
     )
 
 
@@ -127,7 +132,7 @@ def load_ctranslate2(selector: EngineSelector) -> Engine | None:
 
     quantize = selector.precision != "float32"
     try:
-        engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize=quantize)
+        engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize, selector.adapter)
     except (DragomanError, OSError, RuntimeError) as error:  # the cache is not writable, or in use by another process
         if selector.engine == "auto":
             return None

@@ -69,6 +69,7 @@ def command(
     report_directory: Path | None,
     beam: int,
     length_penalty: float,
+    adapter: str | None,
     ensemble: tuple[str, ...],
     mean: str,
     **engine: Any,
@@ -84,8 +85,8 @@ def command(
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
         reject_unused(options, "nothing is translated, because only files of translations are given")
     if model is None:
-        reject_unused(("ensemble",), "an ensemble needs MODEL")
-    models = ensemble_arguments(ensemble, mean)
+        reject_unused(("ensemble", "adapter"), "it needs MODEL")
+    models = ensemble_arguments(ensemble, mean, adapter)
     if chosen == ["chrF"]:
         reject_unused(("tokenize",), "it applies to BLEU; chrF counts letters")
     result = api.evaluate(

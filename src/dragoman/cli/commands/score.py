@@ -67,6 +67,7 @@ def command(
     as_json: bool,
     to: str | None,
     trees: tuple[str, ...],
+    adapter: str | None,
     ensemble: tuple[str, ...],
     mean: str,
     batch: int | None,
@@ -99,7 +100,7 @@ def command(
         raise click.UsageError("--per-token cannot be combined with --length-penalty; drop one of them")
     if as_json:
         reject_unused(("per_token",), "--json always has it, as per_token")
-    models = ensemble_arguments(ensemble, mean)
+    models = ensemble_arguments(ensemble, mean, adapter)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
     blocks: PairBatches

@@ -85,12 +85,14 @@ class Bf16LinearFunction(torch.autograd.Function):
         return y.view(*x.shape[:-1], outs)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """The gradients of x, weight and bias."""
         x, weight = ctx.saved_tensors
         (outs, ins), rows = weight.shape, x.shape[:-1].numel()
         dy, flat = dy.reshape(rows, outs), x.reshape(rows, ins)
-        dx, dweight = x.new_empty(rows, ins), torch.empty_like(weight)
+        dx, dweight = x.new_empty(rows, ins), None
         cpu_bf16_matmul(dy, weight, dx)
-        cpu_bf16_matmul(dy.T, flat, dweight)
+        if ctx.needs_input_grad[1]:  # not if it is frozen
+            dweight = torch.empty_like(weight)
+            cpu_bf16_matmul(dy.T, flat, dweight)
         return dx.view(x.shape), dweight, dy.sum(0) if ctx.has_bias else None
