@@ -77,7 +77,8 @@ def compile_commands(platform: Platform, folder: Path) -> Iterator[list[str]]:
     """The compiler's words for every file of every variant; each ends with its object file."""
     common = [flag for flag in COMMON if flag not in ("-shared", *(("-fPIC",) if platform.system == "win32" else ()))]
     where = (platform.architecture, platform.system)
-    for name, variant in ((name, variant) for name in LIBRARIES for variant in variants(name, *where)):
+    parts = [(library, variant) for library in LIBRARIES for variant in variants(library, *where)]
+    for name, variant in parts:
         prefix = f"{name}_{variant.name}_"
         header = folder / f"{prefix}names.h"
         header.write_text("".join(f"#define {each} {prefix}{each}\n" for each in shared_names(HERE / name)))
