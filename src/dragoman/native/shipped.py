@@ -19,6 +19,7 @@ from dragoman.native.variants import Variant, candidates, processor_features
 
 SUFFIXES: Final = {"darwin": ".dylib", "win32": ".dll"}
 LIBRARY: Final = Path(__file__).with_name(f"dragoman_native{SUFFIXES.get(sys.platform, '.so')}")
+WORKS: Final = b"works"
 SELF_TEST: Final = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1])[sys.argv[2]]())"
 
 
@@ -58,22 +59,24 @@ def load_shipped(name: str, tiles: bool) -> ShippedLibrary | str:
 def _works(name: str, variant: Variant) -> bool:
     """Whether a variant passes its self-test; the result is cached for this file and this processor."""
     marker = None
-    try:
+    with suppress(OSError):  # not tested yet, or the cache is not usable
         marker = private_directory(cache_directory()) / f"{name}-{variant.name}-{_key()}.tested"
-        return read_private(marker) == b"works"
-    except OSError:  # not tested yet, or the cache is not usable
+        return read_private(marker) == WORKS
+    try:
         works = _passes_self_test(f"{name}_{variant.name}_self_test")
+    except OSError:  # no child process can be started: nothing is known against the variant
+        return True
     if marker is not None:
         with suppress(OSError):
-            write_private(marker, b"works" if works else b"fails")
+            write_private(marker, WORKS if works else b"fails")
     return works
 
 
 def _passes_self_test(function: str) -> bool:
     import subprocess
 
-    if not sys.executable:  # Python is embedded: there is no interpreter to test with
-        return True
+    if not sys.executable:
+        raise OSError("Python is embedded in another program, so there is no interpreter to test with")
     words = [sys.executable, "-I", "-S", "-c", SELF_TEST, str(LIBRARY), function]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return program(COMPILER, tmp_path_factory.mktemp("arm") / "program", "-Wall", "-Wextra", "-Werror")
+    return program([COMPILER], tmp_path_factory.mktemp("arm") / "program", "-Wall", "-Wextra", "-Werror")
 
 
 @pytest.fixture(params=list(RECIPES))
