@@ -62,7 +62,12 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
-    value = getattr(import_module(_HOME[name]), name)
+    try:
+        value = getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from dragoman.errors import missing_extra
+
+        raise missing_extra(error, f"`{name}`") or error from None
     globals()[name] = value
     return value
 

@@ -9,14 +9,15 @@ Progress goes to stderr, with live bars in a terminal or notebook; `reporter=dra
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dragoman.config import Recipe, load_recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
-from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError
+from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError, missing_extra
 from dragoman.evaluation.metrics import METRICS
 from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
@@ -37,6 +38,21 @@ if TYPE_CHECKING:
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
 Changes = Mapping[str, object] | Sequence[str]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _names_missing_extra(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Turn a failed import of a package of an extra into the error that names the pip line."""
+
+    @wraps(function)
+    def wrapped(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **options)
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, f"`{function.__name__}`") or error from None
+
+    return wrapped
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,7 @@ class AverageResult:
     parts: Sequence[str]
 
 
+@_names_missing_extra
 def prepare(
     *,
     out: PathLike,
@@ -103,6 +120,7 @@ def prepare(
         reporter.close()
 
 
+@_names_missing_extra
 def train(
     *,
     out: PathLike,
@@ -137,6 +155,7 @@ def train(
     return TrainingResult.read(session.out / TRAINING, final)
 
 
+@_names_missing_extra
 def plan(
     *,
     out: PathLike,
@@ -160,6 +179,7 @@ def plan(
     ).plan()
 
 
+@_names_missing_extra
 def finish(run: PathLike, *, device: str | None = None, reporter: Reporter | None = None) -> TrainingResult:
     """Write a model from the checkpoints of a stopped run in the directory `run`.
 
@@ -227,6 +247,7 @@ def _validator(prepared: Prepared, recipe: Recipe, device: torch.device) -> Vali
     return Validation(prepared, recipe.data, device, max_length=longest)
 
 
+@_names_missing_extra
 def evaluate(
     model: PathLike | None = None,
     *,
@@ -307,6 +328,7 @@ def evaluate(
     return found
 
 
+@_names_missing_extra
 def import_model(
     path: PathLike,
     *,
@@ -338,6 +360,7 @@ def import_model(
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
 
 
+@_names_missing_extra
 def export_model(model: PathLike, *, to: str, out: PathLike, verify: bool = True) -> ExportResult:
     """Write a model for another toolkit to the directory `out`: `to` is "ctranslate2", "huggingface" or "onnx".
 
@@ -357,6 +380,7 @@ def merge(base: PathLike, adapter: PathLike, *, out: PathLike) -> Path:
     return Path(out)
 
 
+@_names_missing_extra
 def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoints: Sequence[int] = ()) -> AverageResult:
     """Average weights into the model directory `out` (section 6.1 of the paper).
 

@@ -9,7 +9,7 @@ import dragoman
 
 ROOT = Path(dragoman.__file__).parent
 
-BASE = {"errors", "arrays", "cpu", "randomness", "values", "config", "files", "progress"}
+BASE = {"errors", "arrays", "cpu", "randomness", "values", "config", "files", "file_locks", "progress"}
 LOADS = BASE | {"native", "text", "modeldir"}
 MAY_IMPORT = {
     "errors": set(),
@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "parent_process": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
-    "files": {"errors", "values"},
+    "file_locks": set(),
+    "files": {"errors", "values", "file_locks"},
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},
     "data": BASE | {"text"},

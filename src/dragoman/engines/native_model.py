@@ -82,8 +82,8 @@ class NativeModel:
 
 
 def load_code() -> ctypes.CDLL | None:
-    """The library, built without tiles if the system denies them: a thread's signal stack may be too small."""
+    """The library, without tiles if the system denies them: a thread's signal stack may be too small."""
     code = library("translate", structures=STRUCTURES)
     if code is None or code.request_tiles() == 0:
         return code
-    return library("translate", "-mno-amx-int8", structures=STRUCTURES)
+    return library("translate", structures=STRUCTURES, tiles=False)

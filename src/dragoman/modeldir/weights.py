@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -42,7 +43,7 @@ class Weights(dict[str, "NDArray[np.float32]"]):
             first = self[name].ctypes.data - base
             start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
             length = (first + self.pop(name).nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
-            if length > 0:
+            if length > 0 and sys.platform != "win32":
                 self.memory.madvise(mmap.MADV_DONTNEED, start, length)
 
 

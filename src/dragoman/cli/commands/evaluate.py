@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,8 +117,8 @@ def command(
 
 
 def print_scores(report: EvaluationReport) -> None:
-    """Print a table on a terminal, lines elsewhere; both with signatures."""
-    if sys.stdout.isatty():
+    """Print a table on a terminal, lines elsewhere or without rich; both with signatures."""
+    if sys.stdout.isatty() and find_spec("rich"):
         print_table(report)
     else:
         for result in report.results:

@@ -112,11 +112,11 @@ def command(
     from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.translator import Translator
 
-    translator = Translator.load(directory, engine="torch", **engine, **models)
+    translator = Translator.load(directory, **engine, **models)
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
     translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
-    running = translator.running_for(search=search)
+    running = translator.engines.scoring_info
     report = ScoreReport(should_report(progress, place), place)
     if report.live:
         note(str(running))

@@ -26,10 +26,10 @@ def has_bfloat16_matmul() -> bool:
 
 @cache
 def _kernel() -> Any:
-    """The C function, built for dot products if the system denies this process the tile registers."""
-    code = library("gemm", "-fopenmp")
+    """The C function, for dot products if the system denies this process the tile registers."""
+    code = library("gemm")
     if code is not None and code.request_tiles() != 0:
-        code = library("gemm", "-fopenmp", "-mno-amx-bf16")
+        code = library("gemm", tiles=False)
     if code is None:
         return None
     long, pointer, flag = ctypes.c_long, ctypes.c_void_p, ctypes.c_int
