@@ -38,6 +38,23 @@ def zip_names(data: bytes) -> list[str]:
         return []
 
 
+def has_parts(folder: str) -> Callable[[bytes], bool]:
+    """Whether a file is a zip archive with parts in that folder."""
+    return lambda data: any(name.startswith(folder) for name in zip_names(data))
+
+
+def has_mimetype(kind: bytes, part: str, flat: bytes = rb"(?!)") -> Callable[[bytes], bool]:
+    """Whether the first part of a zip archive is a mimetype that begins like that, or it has `part`; or it is XML."""
+    is_flat = begins(flat)
+
+    def is_content(data: bytes) -> bool:
+        if data[30:38] == b"mimetype":
+            return data[38 : 38 + len(kind)] == kind
+        return part in zip_names(data) or is_flat(data)
+
+    return is_content
+
+
 @dataclass(frozen=True)
 class Format:
     """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files."""
@@ -57,6 +74,16 @@ class Format:
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
+    Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "docx", has_parts("word/")),
+    Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx", has_parts("ppt/")),
+    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "xlsx", has_parts("xl/")),
+    Format(
+        "odf",
+        (".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"),
+        "odf",
+        has_mimetype(b"application/vnd.oasis.opendocument.", "content.xml", rb"<office:document[\s>]"),
+    ),
+    Format("epub", (".epub",), "epub", has_mimetype(b"application/epub+zip", "META-INF/container.xml")),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
     b"%PDF-": ("a PDF", "a PDF has no paragraphs to translate; translate the document it was made from, such as the "
