@@ -65,7 +65,7 @@ RULES: Final = Rules(
     field_code=field_code,
     is_translated_field=is_translated_field,
 )
-MAIN: Final = r"word.*\.(?:document|template)(?:\.macroEnabled(?:Template)?)?\.main\+xml$|ms-word\.\w+\.macroEnabled\w*\.main\+xml$"
+MAIN: Final = r"wordprocessingml\.(?:document|template)\.main\+xml$|ms-word\.\w+\.macroEnabled\w*\.main\+xml$"
 PARTS: Final = {
     MAIN: RULES,
     r"wordprocessingml\.(?:header|footer|footnotes|endnotes|comments)\+xml$": RULES,

@@ -27,7 +27,11 @@ def read(data: bytes, name: str) -> ArchiveDocument:
     """Read an e-book."""
     archive = open_archive(data, name)
     check_encryption(archive)
-    roots = [e.attributes.get("full-path", "") for e in events(archive, "META-INF/container.xml") if e.name == "container:rootfile"]
+    roots = [
+        e.attributes.get("full-path", "")
+        for e in events(archive, "META-INF/container.xml")
+        if e.name == "container:rootfile"
+    ]
     if not any(roots):
         raise DocumentError(f"{name} is damaged: META-INF/container.xml names no package")
     parts: dict[str, SplicedText] = {}
@@ -35,7 +39,9 @@ def read(data: bytes, name: str) -> ArchiveDocument:
         parts[root] = read_xml(archive, root, PACKAGE)
         for event in events(archive, root):
             if event.kind == "start" and event.name == "opf:item":
-                part = posixpath.normpath(posixpath.join(posixpath.dirname(root), unquote(event.attributes.get("href", ""))))
+                part = posixpath.normpath(
+                    posixpath.join(posixpath.dirname(root), unquote(event.attributes.get("href", "")))
+                )
                 if part not in archive:
                     continue
                 if event.attributes.get("media-type") == CHAPTER:

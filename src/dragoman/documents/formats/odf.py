@@ -11,7 +11,7 @@ from typing import Final
 
 from dragoman.documents.formats.xlsx import LITERAL, keep
 from dragoman.documents.office.archive import Archive, encrypted, open_archive
-from dragoman.documents.office.package import ArchiveDocument, read_parts
+from dragoman.documents.office.package import read_parts
 from dragoman.documents.office.part import read_part
 from dragoman.documents.office.rules import Rules, names
 from dragoman.documents.office.tree import Element
@@ -19,7 +19,7 @@ from dragoman.documents.office.xml_events import Event, decode_part, parse
 from dragoman.documents.segment import Document
 from dragoman.errors import DocumentError
 
-FIELDS: Final = """
+FIELDS: Final = names("""
 author-initials author-name bibliography-mark bookmark-ref chapter character-count conditional-text creation-date
 creation-time creator database-display date dde-connection description drop-down editing-cycles editing-duration
 execute-macro expression file-name hidden-text image-count initial-creator keywords measure modification-date
@@ -29,7 +29,7 @@ sender-country sender-email sender-fax sender-firstname sender-initials sender-l
 sender-phone-work sender-position sender-postal-code sender-state-or-province sender-street sender-title sequence
 sequence-ref sheet-name subject table-count table-formula template-name text-input time title user-defined
 user-field-get user-field-input variable-get variable-input variable-set word-count
-""".split()
+""")  # generated text
 VALUES: Final = names("string text")  # types of cells whose text is not computed
 IGNORED: Final = names(  # properties that do not change how text looks
     "officeooo:rsid officeooo:paragraph-rsid fo:language fo:country fo:script style:language-asian style:country-asian "
@@ -52,7 +52,8 @@ RULES: Final = Rules(
     characters={"text:s": " "},
     repeats="text:c",
     dropped=names("text:soft-page-break"),
-    protected=names(" ".join(f"text:{one}" for one in FIELDS) + " presentation:date-time presentation:header presentation:footer"),
+    protected=frozenset(f"text:{one}" for one in FIELDS)
+    | names("presentation:date-time presentation:header presentation:footer"),
     ranges={
         "text:bookmark-start": "text:bookmark-end",
         "text:reference-mark-start": "text:reference-mark-end",

@@ -18,7 +18,9 @@ def is_placeholder(shape: Element) -> bool:
 
 
 LAYOUT: Final = replace(DRAWING, inspected=names("p:sp"), is_skipped=is_placeholder)
-MAIN: Final = r"presentationml\.(?:presentation|slideshow|template)\.main\+xml$|ms-powerpoint\.\w+\.macroEnabled\.main\+xml$"
+MAIN: Final = (
+    r"presentationml\.(?:presentation|slideshow|template)\.main\+xml$|ms-powerpoint\.\w+\.macroEnabled\.main\+xml$"
+)
 PARTS: Final = {
     r"presentationml\.(?:slide|notesSlide)\+xml$": DRAWING,
     r"presentationml\.(?:slideMaster|slideLayout)\+xml$": LAYOUT,

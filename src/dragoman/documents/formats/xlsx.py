@@ -1,7 +1,7 @@
 """Excel workbooks (.xlsx, .xlsm). Macros are copied, never run.
 
-Texts of cells are translated; formulas, numbers, dates and names of sheets are not. A text that a formula compares with,
-or that names the column of a table, keeps its words, because formulas would no longer find it.
+Texts of cells are translated; formulas, numbers, dates and names of sheets are not. A text that a formula compares
+with, or that names the column of a table, keeps its words, because formulas would no longer find it.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ def open_archive(data: bytes, name: str) -> Archive:
             raise unsafe(name, f"the part {info.filename!r} overlaps another")
         end = info.header_offset + info.compress_size
         if info.file_size > RATIO_BYTES and info.file_size > MAX_RATIO * info.compress_size:
-            raise unsafe(name, f"the part {info.filename!r} grows from {info.compress_size:,} to {info.file_size:,} bytes")
+            raise unsafe(
+                name, f"the part {info.filename!r} grows from {info.compress_size:,} to {info.file_size:,} bytes"
+            )
     for info in entries:
         if info.filename in parts:
             raise unsafe(name, f"it has two parts called {info.filename!r}")

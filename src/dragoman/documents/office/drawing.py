@@ -18,7 +18,7 @@ DRAWING: Final = Rules(
     breaks=names("a:br"),
     protected=names("a:fld"),
     skipped=names("c:numCache c:numLit"),
-    attributes={name: ALTERNATIVE_TEXTS for name in ("p:cNvPr", "xdr:cNvPr")},
+    attributes=dict.fromkeys(("p:cNvPr", "xdr:cNvPr"), ALTERNATIVE_TEXTS),
     insignificant=re.compile(r'\s(?:lang|altLang|dirty|err|noProof|smtClean|bmk)="[^"]*"'),
 )
 DRAWING_PARTS: Final = {  # patterns of content types

@@ -113,7 +113,9 @@ class ItemReader:
             opening += raw
             key = " ".join(rules.insignificant.sub("", raw).split())
             key = "" if EMPTY.fullmatch(key) else key
-            label = "+".join([*map(local, properties.attributes), *(local(child.name) for child in properties.children)])
+            label = "+".join(
+                [*map(local, properties.attributes), *(local(child.name) for child in properties.children)]
+            )
         own = Run(key, opening, close=self.text[element.closing : element.end], name=label[:40] or "run")
         if text is not None:
             own = replace(own, **self._text_markup(text))
@@ -239,7 +241,9 @@ def _paired(items: Sequence[Item], ends: dict[int, int], rules: Rules, index: in
                 yield from _paired(items, ends, rules, separate + 1, end)
                 yield Item("close", items[end].unit, items[end].whole, name="field")
             else:
-                text = "".join(one.text for one in inside if one.kind in ("text", "protected")) if separate < end else ""
+                text = (
+                    "".join(one.text for one in inside if one.kind in ("text", "protected")) if separate < end else ""
+                )
                 markup = "".join(one.whole for one in items[index : end + 1])
                 yield Item("protected" if text.strip() else "point", whole, markup, text.strip(), name="field")
         index = end + 1

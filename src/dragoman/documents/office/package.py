@@ -74,7 +74,7 @@ def rules_by_type(archive: Archive, table: Mapping[str, Rules], main: str, kind:
     if not any(re.search(main, types[part]) for part in archive.parts if part in types):
         if any("binary" in content_type and ".main" in content_type for content_type in types.values()):
             raise DocumentError(
-                f"{archive.name} is in a binary format; save it as .xlsx first", code="unsupported_document"
+                f"{archive.name} is in a binary format; save it as .xlsx first", code="unsupported_format"
             )
         raise DocumentError(f"{archive.name} is damaged: it has no main part of {kind}")
     found = {}
