@@ -13,6 +13,15 @@ from dragoman.documents.office.tree import Element
 
 TRANSLATED_FIELDS: Final = names("HYPERLINK TOC INDEX")  # the results of others are generated: numbers, dates
 
+CODE_STYLES: Final = names("VerbatimChar SourceCode HTMLCode HTMLTypewriter HTMLSample HTMLKeyboard HTMLPreformatted")
+
+
+def is_code(element: Element) -> bool:
+    """Whether a run or a paragraph has a style for code."""
+    properties = element.find("w:rPr" if element.name == "w:r" else "w:pPr")
+    style = properties and properties.find("w:rStyle" if element.name == "w:r" else "w:pStyle")
+    return style is not None and style.attributes.get("w:val") in CODE_STYLES
+
 
 def field_part(element: Element) -> Role:
     """Whether an element begins, separates or ends a field."""
@@ -61,6 +70,7 @@ RULES: Final = Rules(
     ),
     strips=True,
     preserve=True,
+    is_code=is_code,
     field_part=field_part,
     field_code=field_code,
     is_translated_field=is_translated_field,

@@ -35,12 +35,18 @@ IGNORED: Final = names(  # properties that do not change how text looks
     "officeooo:rsid officeooo:paragraph-rsid fo:language fo:country fo:script style:language-asian style:country-asian "
     "style:language-complex style:country-complex style:rfc-language-tag style:script-type"
 )
+CODE_STYLES: Final = names("Source_20_Text Source_Text Teletype Example Preformatted_20_Text")
 FORMULA: Final = re.compile(r'\stable:(?:formula|condition)="([^"]*)"')
 
 
 def is_computed(cell: Element) -> bool:
     """Whether the text of a cell is a number, a date or the result of a formula."""
     return "table:formula" in cell.attributes or cell.attributes.get("office:value-type", "string") not in VALUES
+
+
+def is_code(element: Element) -> bool:
+    """Whether a span or a paragraph has a style for code."""
+    return element.attributes.get("text:style-name") in CODE_STYLES
 
 
 RULES: Final = Rules(
@@ -66,6 +72,7 @@ RULES: Final = Rules(
     skipped=names("text:tracked-changes"),
     inspected=names("table:table-cell table:covered-table-cell"),
     is_skipped=is_computed,
+    is_code=is_code,
     direct=True,
     spaces="text:s",
 )

@@ -91,6 +91,9 @@ class ItemReader:
     def _run(self, element: Element, run: Run, unit: Range | None) -> None:
         rules = self.rules
         unit = unit or (element.start, element.end)
+        if rules.is_code(element):
+            self._protected(element, PLAIN, unit)
+            return
         if rules.direct:
             if rules.is_plain(element):
                 for child in element.children:

@@ -65,15 +65,15 @@ class PartReader:
 
     def _paragraph(self, paragraph: Element) -> None:
         self.count += 1
+        if self.rules.is_code(paragraph):
+            return
         items = trim(pair_ranges(self.items.read(paragraph), self.rules))
-        if not items or not is_movable(items):
+        if not is_movable(items) or not any(LETTER.search(item.text) for item in items if item.kind == "text"):
             return
         spaces = self.rules.spaces
         if not self.text.startswith(spaces.partition(":")[0] + ":", paragraph.start + 1):  # another prefix
             spaces = ""
-        slot = make_slot(items, f"{self.label} {self.count}", self.rules.direct, spaces)
-        if LETTER.search(slot.segment.text):
-            self.slots.append(slot)
+        self.slots.append(make_slot(items, f"{self.label} {self.count}", self.rules.direct, spaces))
 
     def _string(self, element: Element) -> None:
         self.count += 1

@@ -51,6 +51,7 @@ class Rules:
     preserve: bool = False  # write xml:space="preserve"
     spaces: str = ""  # the element for repeated spaces
     is_plain: Callable[[Element], bool] = lambda element: False  # a run that looks like the text around it
+    is_code: Callable[[Element], bool] = lambda element: False  # a run or a paragraph of code, by its style
     field_part: Callable[[Element], Role] = lambda element: ""  # "begin", "separate" or "end" of a field
     field_code: Callable[[Element], str] = lambda element: ""  # the instruction of a field
     is_translated_field: Callable[[str], bool] = lambda code: False
