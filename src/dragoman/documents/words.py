@@ -1,8 +1,8 @@
 """Words and their parts in a text, and links between them, for moving spans from a source to its translation.
 
 The translator aligns words separated by spaces (single tokens in scripts without spaces). Spans need finer units: a
-bold word before a comma does not make the comma bold. So words are divided into parts, runs of letters and single
-punctuation marks, and the links between two words become links between their parts.
+bold word before a comma does not make the comma bold. So words are divided into parts, runs of letters or digits and
+single punctuation marks, and the links between two words become links between their parts.
 """
 
 from __future__ import annotations
@@ -48,13 +48,18 @@ def space_ranges(text: str) -> list[Range]:
 
 
 def split_parts(text: str, word: Range) -> list[Range]:
-    """The parts of a word: runs of letters and digits, and single other characters."""
+    """The parts of a word: runs of letters, runs of digits, and single other characters."""
     parts, place = list[Range](), word[0]
-    for mark, run in groupby(text[word[0] : word[1]], is_mark):
+    for kind, run in groupby(text[word[0] : word[1]], character_kind):
         size = sum(1 for _ in run)
-        parts += [(place + i, place + i + 1) for i in range(size)] if mark else [(place, place + size)]
+        parts += [(place + i, place + i + 1) for i in range(size)] if kind == "mark" else [(place, place + size)]
         place += size
     return parts
+
+
+def character_kind(character: str) -> str:
+    """Letter, digit or mark; the 2 of H2O is a part of its own."""
+    return "mark" if is_mark(character) else "digit" if character.isdecimal() else "letter"
 
 
 def is_mark(character: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -20,6 +21,11 @@ MAX_RATIO: Final = 250  # of parts above RATIO_BYTES; XML compresses by 10 to 10
 RATIO_BYTES: Final = 8 << 20
 ENCRYPTED: Final = 0x1  # general purpose bit flag
 ZIP64_EXTRA: Final = 1
+
+METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those that office formats permit
+BAD_ZIP: Final = (  # what zipfile raises for damaged archives
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Archive:
         try:
             with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
                 return archive.read(info)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        except BAD_ZIP as error:
             raise DocumentError(f"{self.name} is damaged: cannot read {info.filename}: {error}") from None
 
     def replace(self, changed: Mapping[str, bytes]) -> bytes:
@@ -68,7 +74,7 @@ def open_archive(data: bytes, name: str) -> Archive:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, EOFError) as error:
+    except BAD_ZIP as error:
         raise DocumentError(f"{name} is damaged: not a complete zip archive ({error}); save it again") from None
     if len(entries) > MAX_PARTS:
         raise unsafe(name, f"it has {len(entries):,} parts; the limit is {MAX_PARTS:,}")
@@ -77,6 +83,8 @@ def open_archive(data: bytes, name: str) -> Archive:
     for info in sorted(entries, key=lambda info: info.header_offset):
         if info.flag_bits & ENCRYPTED:
             raise encrypted(name)
+        if info.compress_type not in METHODS:
+            raise DocumentError(f"{name} is damaged: {info.filename!r} is compressed in a way that is not permitted")
         if info.header_offset < end:
             raise unsafe(name, f"the part {info.filename!r} overlaps another")
         end = info.header_offset + info.compress_size
