@@ -92,6 +92,7 @@ FORMATS: Final = (
         has_mimetype(b"application/vnd.oasis.opendocument.", "content.xml", rb"<office:document[\s>]"),
     ),
     Format("epub", (".epub",), "epub", has_mimetype(b"application/epub+zip", "META-INF/container.xml")),
+    Format("markdown", (".md", ".markdown"), "markdown"),
     Format("json", (".json", ".arb"), "json"),
     Format("yaml", (".yaml", ".yml"), "yaml"),
     Format("properties", (".properties",), "properties"),

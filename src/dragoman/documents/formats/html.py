@@ -45,7 +45,6 @@ CLOSES: Final = {  # elements whose end tag may be missing, and the start tags t
 TRANSLATED_ATTRIBUTES: Final = names("alt title placeholder aria-label aria-description aria-placeholder")
 META_NAMES: Final = names("description keywords og:title og:description twitter:title twitter:description")
 BUTTONS: Final = names("submit button reset")
-SPACE: Final = re.compile(r"\s+")
 NOTE_MARK: Final = re.compile(r"\s*<a\s[^>]*>\W*[\w*†‡]{1,4}\W*</a>\s*</sup\s*>", re.IGNORECASE)
 CHARSET: Final = re.compile(
     rb"""<meta[^>]{1,200}charset\s*=\s*["']?([\w.:-]+)|<\?xml[^>]{1,100}encoding\s*=\s*["']([\w.:-]+)""", re.IGNORECASE
@@ -140,8 +139,8 @@ class Reader:
         for index, token in enumerate(tokens):
             if token.end <= done:
                 continue
-            raw = self.text[max(token.start, start, done) : min(token.end, end)]
-            if is_note(token, self.text[token.end :]):
+            raw = self.text[max(token.start, start) : min(token.end, end)]
+            if is_note(token, self.text):
                 inside = element_content(tokens, index)
                 done = inside[-1].end if inside else token.end
                 builder.add_point(self.text[token.start : done], token.start, token.name)
@@ -162,11 +161,7 @@ class Reader:
             elif token.kind == "other" and raw.startswith(CDATA):
                 builder.add_protected(raw[len(CDATA) : -3], raw, token.start, "CDATA")
             else:
-                if token.name in POINTS and builder.text[-1:] in ("", " "):  # with the space that follows it
-                    space = SPACE.match(self.text, token.end, end)
-                    raw += space[0] if space else ""
                 builder.add_point(raw, token.start, token.name)
-                done = token.start + len(raw)
         segment = builder.build(f"{self.elements[-1][0] if self.elements else 'text'} {len(self.slots) + 1}")
         if LETTER.search(segment.text):
             self.slots.append(Slot(start, end, segment, escape_text))
@@ -189,13 +184,13 @@ def is_protected(token: Token) -> bool:
     )
 
 
-def is_note(token: Token, after: str) -> bool:
+def is_note(token: Token, text: str) -> bool:
     """Whether an element is the mark of a footnote, which is no part of the word before it."""
     if token.kind != "start":
         return False
     if token.get("epub:type") == "noteref" or token.get("role") == "doc-noteref":
         return True
-    return token.name == "sup" and NOTE_MARK.match(after) is not None
+    return token.name == "sup" and NOTE_MARK.match(text, token.end) is not None
 
 
 def is_translated(token: Token, attribute: Attribute) -> bool:
