@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from dragoman.documents.placeholders import MaskedText
@@ -30,6 +31,7 @@ class Unit:
     masked: MaskedText
     before: str  # white space before it
     translate: bool = True
+    marked: bool = True  # whether markup begins or ends in it, so that its words must be aligned
     translation: Translation | None = None
     places: list[int] = field(default_factory=list)  # of the masks in the translation
     problem: Problem | None = None
@@ -54,14 +56,21 @@ class Unit:
         masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.places, strict=True))
         return MaskedText(self.translation.text, tuple(masks))
 
+    @cached_property
+    def words(self) -> tuple[list[Range] | None, list[Range] | None]:
+        """The words of source and target, as their tokens form them; None if they are not known, or not needed."""
+        one = self.translation
+        if one is None or not self.marked:
+            return None, None
+        return word_ranges(self.masked.text, one.source_tokens), word_ranges(one.text, one.tokens)
+
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
         translation = self.translation
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
-        source = word_ranges(self.masked.text, translation.source_tokens)
-        target = word_ranges(translation.text, translation.tokens)
+        source, target = self.words
         if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
             return space_ranges(self.masked.text), space_ranges(translation.text), []
         return source, target, translation.alignment or ()
@@ -164,9 +173,13 @@ def token_weights(
 ) -> tuple[Any, list[Range]]:
     """The attention of each target token of a unit to its source parts, and the target parts of each token."""
     one = unit.translation
-    if one is None or one.alignment_weights is None:
+    source_words, target_words = unit.words
+    if one is None or one.alignment_weights is None or source_words is None or target_words is None:
         return None, []
-    tokens = token_ranges(unit.masked.text, one.source_tokens), token_ranges(one.text, one.tokens)
+    tokens = (
+        token_ranges(unit.masked.text, one.source_tokens, source_words),
+        token_ranges(one.text, one.tokens, target_words),
+    )
     if tokens[0] is None or tokens[1] is None:
         return None, []
     own = [(start - at[0], end - at[0]) for start, end in parts[0][slice(*ranges[0])]]

@@ -38,9 +38,12 @@ def word_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
     return ranges
 
 
-def token_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
-    """The place in `text` of each token; of tokens for single bytes, that of their word. None as in `word_ranges`."""
-    words = word_ranges(text, tokens)
+def token_ranges(text: str, tokens: Sequence[str], words: Sequence[Range] | None = None) -> list[Range] | None:
+    """The place in `text` of each token; of tokens for single bytes, that of their word. None as in `word_ranges`.
+
+    `words` are the `word_ranges`, if they are known.
+    """
+    words = word_ranges(text, tokens) if words is None else words
     if words is None or "".join(spell(tokens).split()) != "".join(text.split()):
         return None
     ranges, places = [(0, 0)] * len(tokens), iter(words)
@@ -90,7 +93,12 @@ def space_ranges(text: str) -> list[Range]:
 def split_parts(text: str, word: Range) -> list[Range]:
     """The parts of a word: runs of letters, runs of digits, and single other characters."""
     parts, place = list[Range](), word[0]
-    for kind, run in groupby(text[word[0] : word[1]], character_kind):
+    piece = text[word[0] : word[1]]
+    if piece.isalpha():  # most words
+        return [word]
+    if piece[:-1].isalpha() and is_mark(piece[-1]):
+        return [(place, word[1] - 1), (word[1] - 1, word[1])]
+    for kind, run in groupby(piece, character_kind):
         size = sum(1 for _ in run)
         parts += [(place + i, place + i + 1) for i in range(size)] if kind == "mark" else [(place, place + size)]
         place += size
