@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.projection import AlignedText, AlignedUnit, project
-from dragoman.documents.report import Problem, SegmentResult
+from dragoman.documents.report import Problem, SegmentResult, WordLinks
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.words import (
     Range,
@@ -67,6 +67,8 @@ class Unit:
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
         translation = self.translation
+        if not self.marked:  # it stays in one piece
+            return [(0, len(self.masked.text))], [(0, len(self.target.text))], [(0, 0)]
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
@@ -83,6 +85,7 @@ class Job:
     segment: Segment
     units: list[Unit]
     after: str  # white space at the end
+    align: bool = False  # whether the result has the links between words
 
 
 def assemble(original: Segment, job: Job) -> SegmentResult:
@@ -99,21 +102,34 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     if not done:
         return result
     segment = job.segment
-    source, target = (join_masked(job, side) for side in (lambda unit: unit.masked, lambda unit: unit.target))
+    target = join_masked(job, lambda unit: unit.target)
+    text = unmask(target, segment)
+    if text.split() == original.text.split():  # nothing but white space has changed
+        return result
+    if not original.spans and not job.align:
+        return replace(result, target=Target(text))
+    source = join_masked(job, lambda unit: unit.masked)
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
     moves = [(segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks]
     masked = Segment(source.text, tuple(move_span(span, moves) for span in segment.spans))
     places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
-    found = project(masked, align_units(job, source.text, target.text), places)
+    aligned = align_units(job, source.text, target.text)
+    found = project(masked, aligned, places)
     if found is None:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
-    text = unmask(target, segment)
-    if text.split() == original.text.split():  # nothing but white space has changed
-        return result
     moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
     spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])
-    return replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+    result = replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+    if not job.align:
+        return result
+    back = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in source.masks)
+    words = WordLinks(
+        [move_range(part, back) for part in aligned.source_parts],
+        [move_range(part, moves) for part in aligned.target_parts],
+        sorted(aligned.links),
+    )
+    return replace(result, words=words)
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
@@ -139,16 +155,22 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
 
 def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
     """A span in a text in which ranges (start, length) have been replaced by others of a new length."""
+    start, end = move_range((span.start, span.end), moves)
+    return replace(span, start=start, end=end)
+
+
+def move_range(place: Range, moves: Sequence[tuple[int, int, int]]) -> Range:
+    """The same for a range."""
 
     def move(place: int) -> int:
         return place + sum(new - old for start, old, new in moves if start + old <= place)
 
-    return replace(span, start=move(span.start), end=move(span.end))
+    return move(place[0]), move(place[1])
 
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    words: tuple[list[Range], list[Range]] = ([], [])
+    words: tuple[list[list[Range]], list[list[Range]]] = ([], [])  # by their parts
     parts: tuple[list[Range], list[Range]] = ([], [])
     links: list[Range] = []
     units: list[AlignedUnit] = []
@@ -160,8 +182,9 @@ def align_units(job: Job, source: str, target: str) -> AlignedText:
         first = len(parts[0]), len(parts[1])
         for side, own, text in ((0, own_source, source), (1, own_target, target)):
             shifted = [(start + at[side], end + at[side]) for start, end in own]
-            words[side].extend(shifted)
-            parts[side].extend(part for word in shifted for part in split_parts(text, word))
+            split = [split_parts(text, word) for word in shifted] if unit.marked else [shifted]
+            words[side].extend(split)
+            parts[side].extend(part for word in split for part in word)
         ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
         units.append(AlignedUnit(*ranges, *token_weights(unit, at, parts, ranges)))
         at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]

@@ -20,12 +20,13 @@ def translate_segments(
     translator: SentenceTranslator,
     reporter: Reporter | None = None,
     name: str = "document",
+    align: bool = False,
 ) -> Report:
     """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported.
 
-    `name` is the title of the progress that `reporter` shows.
+    `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     """
-    jobs = [make_job(segment, translator) if segment.translate else None for segment in segments]
+    jobs = [make_job(segment, translator, align) if segment.translate else None for segment in segments]
     units = [unit for job in jobs if job is not None for unit in job.units if unit.translate]
     if reporter is not None:
         reporter.start_stage(name, len(units), "sentences")
@@ -72,8 +73,8 @@ def retry(failed: Sequence[Unit], translator: SentenceTranslator) -> None:
         unit.accept(translation)
 
 
-def make_job(segment: Segment, translator: SentenceTranslator) -> Job:
-    """Mask a segment and split it into units."""
+def make_job(segment: Segment, translator: SentenceTranslator, align: bool = False) -> Job:
+    """Mask a segment and split it into units; with `align`, all of them are aligned."""
     segment = protect_placeholders(segment)
     protected = sorted(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
@@ -83,10 +84,10 @@ def make_job(segment: Segment, translator: SentenceTranslator) -> Job:
     units, place = list[Unit](), 0
     for start, end in sentence_ranges(masked.text, translator):
         unit = cut(masked, start, end)
-        marked = any(start < edge < end for edge in edges) or any(start <= point <= end for point in points)
+        marked = align or any(start < edge < end for edge in edges) or any(start <= point <= end for point in points)
         units.append(Unit(unit, masked.text[place:start], unit.has_words(), marked))
         place = end
-    return Job(segment, units, masked.text[place:])
+    return Job(segment, units, masked.text[place:], align)
 
 
 def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int]]:

@@ -100,7 +100,12 @@ def split_parts(text: str, word: Range) -> list[Range]:
         return [(place, word[1] - 1), (word[1] - 1, word[1])]
     for kind, run in groupby(piece, character_kind):
         size = sum(1 for _ in run)
-        parts += [(place + i, place + i + 1) for i in range(size)] if kind == "mark" else [(place, place + size)]
+        if kind == "mark":
+            parts += [(place + i, place + i + 1) for i in range(size)]
+        elif kind == "digit" and parts and text[slice(*parts[-1])] == "X":  # a mask such as X1 stays whole
+            parts[-1] = (place - 1, place + size)
+        else:
+            parts.append((place, place + size))
         place += size
     return parts
 
@@ -116,21 +121,24 @@ def is_mark(character: str) -> bool:
 
 
 def link_parts(
-    source: str, target: str, source_words: Sequence[Range], target_words: Sequence[Range], links: Iterable[Range]
+    source: str,
+    target: str,
+    source_words: Sequence[Sequence[Range]],
+    target_words: Sequence[Sequence[Range]],
+    links: Iterable[Range],
 ) -> tuple[list[Range], list[Range], Links]:
-    """The parts of both texts, and links between parts, from links between words.
+    """The parts of both texts, and links between parts, from links between words; words are given as their parts.
 
     In a linked pair of words, equal punctuation is linked in order, and letters are linked to letters: in order if both
     words have as many runs of them, each to each otherwise.
     """
     sides: list[tuple[list[Range], list[list[int]]]] = []
-    for text, words in ((source, source_words), (target, target_words)):
+    for words in (source_words, target_words):
         parts: list[Range] = []
         of_word: list[list[int]] = []
         for word in words:
-            found = split_parts(text, word)
-            of_word.append([*range(len(parts), len(parts) + len(found))])
-            parts += found
+            of_word.append([*range(len(parts), len(parts) + len(word))])
+            parts += word
         sides.append((parts, of_word))
     (source_parts, of_source), (target_parts, of_target) = sides
     found_links: set[Range] = set()

@@ -58,10 +58,14 @@ NAMESPACES: Final = {  # the prefixes that tables of elements use, whatever pref
 }
 
 
+Kind = Literal["start", "end", "text", "other"]
+Found = tuple[Kind, int, str, Mapping[str, str], str]
+
+
 class Event(NamedTuple):
     """A tag or text, `text[start:end]` of the part. The end tag of an element that closes itself is empty."""
 
-    kind: Literal["start", "end", "text", "other"]
+    kind: Kind
     start: int
     end: int
     name: str = ""  # with one of the prefixes above, or with the whole address of another namespace
@@ -88,7 +92,7 @@ class _Parser:
         self.data, self.size = text.encode(), len(text)
         self.plain = len(self.data) == self.size  # bytes and characters have the same places
         self.byte, self.character = 0, 0
-        self.events: list[Event] = []
+        self.found: list[Found] = []  # events without their ends, which are where the next ones start
         self.names: dict[str, str] = {}
         self.parser = parser = expat.ParserCreate("utf-8", " ")
         parser.buffer_text = False
@@ -103,23 +107,24 @@ class _Parser:
         parser.DefaultHandler = self._other
 
     def parse(self) -> Iterator[Event]:
-        last: Event | None = None
+        last: Found | None = None
+        values: list[str] = []  # of text that comes in several calls
         places = [*range(0, len(self.data), CHUNK), len(self.data)]
         for start in places:
             try:
                 self.parser.Parse(self.data[start : start + CHUNK], start == places[-1])
             except expat.ExpatError as error:
                 raise DocumentError(f"{self.name} is damaged: {error}") from None
-            for event in self.events:
-                if last is not None and last.kind == event.kind == "text":
-                    last = last._replace(value=last.value + event.value)
-                    continue
+            for found in self.found:
                 if last is not None:
-                    yield last._replace(end=event.start)
-                last = event
-            self.events.clear()
+                    if last[0] == found[0] == "text":
+                        values.append(found[4])
+                        continue
+                    yield Event(last[0], last[1], found[1], last[2], last[3], "".join(values))
+                last, values = found, [found[4]] if found[0] == "text" else []
+            self.found.clear()
         if last is not None:
-            yield last._replace(end=self.size)
+            yield Event(last[0], last[1], self.size, last[2], last[3], "".join(values))
 
     def _place(self) -> int:
         """The place of the current event in the text."""
@@ -143,18 +148,18 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise unsafe(self.name, f"elements are nested more than {MAX_DEPTH} deep")
-        named = {self._name(key): value for key, value in attributes.items()}
-        self.events.append(Event("start", self._place(), 0, self._name(name), named))
+        named = {self._name(key): value for key, value in attributes.items()} if attributes else attributes
+        self.found.append(("start", self._place(), self._name(name), named, ""))
 
     def _end(self, name: str) -> None:
         self.depth -= 1
-        self.events.append(Event("end", self._place(), 0, self._name(name)))
+        self.found.append(("end", self._place(), self._name(name), {}, ""))
 
     def _text(self, value: str) -> None:
-        self.events.append(Event("text", self._place(), 0, value=value))
+        self.found.append(("text", self._place(), "", {}, value))
 
     def _other(self, _: str) -> None:
-        self.events.append(Event("other", self._place(), 0))
+        self.found.append(("other", self._place(), "", {}, ""))
 
     def _doctype(self, *_: object) -> None:
         if not self.doctype:
