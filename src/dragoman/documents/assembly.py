@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from dragoman.documents.placeholders import MaskedText
@@ -30,6 +31,7 @@ class Unit:
     masked: MaskedText
     before: str  # white space before it
     translate: bool = True
+    marked: bool = True  # whether markup begins or ends in it, so that its words must be aligned
     translation: Translation | None = None
     places: list[int] = field(default_factory=list)  # of the masks in the translation
     problem: Problem | None = None
@@ -54,14 +56,23 @@ class Unit:
         masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.places, strict=True))
         return MaskedText(self.translation.text, tuple(masks))
 
+    @cached_property
+    def words(self) -> tuple[list[Range] | None, list[Range] | None]:
+        """The words of source and target, as their tokens form them; None if they are not known, or not needed."""
+        one = self.translation
+        if one is None or not self.marked:
+            return None, None
+        return word_ranges(self.masked.text, one.source_tokens), word_ranges(one.text, one.tokens)
+
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
         translation = self.translation
+        if not self.marked:  # it stays in one piece
+            return [(0, len(self.masked.text))], [(0, len(self.target.text))], [(0, 0)]
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
-        source = word_ranges(self.masked.text, translation.source_tokens)
-        target = word_ranges(translation.text, translation.tokens)
+        source, target = self.words
         if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
             return space_ranges(self.masked.text), space_ranges(translation.text), []
         return source, target, translation.alignment or ()
@@ -74,6 +85,7 @@ class Job:
     segment: Segment
     units: list[Unit]
     after: str  # white space at the end
+    align: bool = False  # whether the result has the links between words
 
 
 def assemble(original: Segment, job: Job) -> SegmentResult:
@@ -90,7 +102,13 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     if not done:
         return result
     segment = job.segment
-    source, target = (join_masked(job, side) for side in (lambda unit: unit.masked, lambda unit: unit.target))
+    target = join_masked(job, lambda unit: unit.target)
+    text = unmask(target, segment)
+    if text.split() == original.text.split():  # nothing but white space has changed
+        return result
+    if not original.spans and not job.align:
+        return replace(result, target=Target(text))
+    source = join_masked(job, lambda unit: unit.masked)
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
     masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
     masked = Segment(source.text, tuple(map(masking.span, segment.spans)))
@@ -100,16 +118,15 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     if found is None:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
-    text = unmask(target, segment)
-    if text.split() == original.text.split():  # nothing but white space has changed
-        return result
     moves, back = (
         Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
     )
     spans = tuple(map(moves.span, projected.spans[: len(original.spans)]))
+    result = replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+    if not job.align:
+        return result
     parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
-    words = WordLinks(*parts, sorted(aligned.links))
-    return replace(result, target=Target(text, spans), unaligned=tuple(unaligned), words=words)
+    return replace(result, words=WordLinks(*parts, sorted(aligned.links)))
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
@@ -157,7 +174,7 @@ class Moves:
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    words: tuple[list[Range], list[Range]] = ([], [])
+    words: tuple[list[list[Range]], list[list[Range]]] = ([], [])  # by their parts
     parts: tuple[list[Range], list[Range]] = ([], [])
     links: list[Range] = []
     units: list[AlignedUnit] = []
@@ -169,8 +186,9 @@ def align_units(job: Job, source: str, target: str) -> AlignedText:
         first = len(parts[0]), len(parts[1])
         for side, own, text in ((0, own_source, source), (1, own_target, target)):
             shifted = [(start + at[side], end + at[side]) for start, end in own]
-            words[side].extend(shifted)
-            parts[side].extend(part for word in shifted for part in split_parts(text, word))
+            split = [split_parts(text, word) for word in shifted] if unit.marked else [shifted]
+            words[side].extend(split)
+            parts[side].extend(part for word in split for part in word)
         ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
         units.append(AlignedUnit(*ranges, *token_weights(unit, at, parts, ranges)))
         at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]
@@ -182,9 +200,13 @@ def token_weights(
 ) -> tuple[Any, list[Range]]:
     """The attention of each target token of a unit to its source parts, and the target parts of each token."""
     one = unit.translation
-    if one is None or one.alignment_weights is None:
+    source_words, target_words = unit.words
+    if one is None or one.alignment_weights is None or source_words is None or target_words is None:
         return None, []
-    tokens = token_ranges(unit.masked.text, one.source_tokens), token_ranges(one.text, one.tokens)
+    tokens = (
+        token_ranges(unit.masked.text, one.source_tokens, source_words),
+        token_ranges(one.text, one.tokens, target_words),
+    )
     if tokens[0] is None or tokens[1] is None:
         return None, []
     own = [(start - at[0], end - at[0]) for start, end in parts[0][slice(*ranges[0])]]
