@@ -94,6 +94,12 @@ class SearchError(DragomanError, ValueError):
     """A search or a translation request that is not possible as requested."""
 
 
+class DocumentError(DragomanError, ValueError):
+    """A document that cannot be read or written: damaged, encrypted, hostile, or of an unsupported format."""
+
+    default_code = "damaged_document"
+
+
 class ConversionError(DragomanError, ValueError):
     """A model of another toolkit that cannot be converted: damaged, or with parts that Dragoman does not have."""
 
