@@ -6,9 +6,9 @@ from dataclasses import MISSING, fields
 
 from dragoman.config import ModelRecipe
 from dragoman.files import MANIFEST
+from dragoman.modeldir.adapter import ADAPTER_FORMAT, AdapterInfo
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import MODEL_FORMAT, ModelInfo
-from dragoman.modeldir.adapter import ADAPTER_FORMAT, AdapterInfo
 from dragoman.modeldir.layout import (
     ADAPTER_INFO,
     ADAPTER_WEIGHTS,
