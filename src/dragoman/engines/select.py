@@ -136,7 +136,7 @@ class EngineSelector:
         With `exact`, an engine in int8 is chosen only if the user asked for int8.
         """
         native = next((spec for spec in self.specs if spec.name == "native"), None)
-        if native is not None and not self.others:
+        if native is not None:
             name = "native" if self.precision != "auto" or not exact else "native float32"
             with self.lock:
                 if name not in self.loaded:
@@ -148,7 +148,7 @@ class EngineSelector:
 
     @property
     def _in_float32(self) -> EngineSelector:
-        return EngineSelector(self.directory, self.device, "native", self.threads, "float32")
+        return EngineSelector(self.directory, self.device, "native", self.threads, "float32", self.others, self.mean)
 
     @cached_property
     def torch(self) -> TorchEngine:

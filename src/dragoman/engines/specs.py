@@ -45,7 +45,6 @@ NATIVE: Final = replace(
     devices=("cpu",),
     precisions=("int8", "float32"),
     max_beam=64,
-    constraints=False,
     records_attention=True,
     position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "none"),
     batch_invariant=True,
@@ -54,6 +53,7 @@ NATIVE: Final = replace(
 CTRANSLATE2: Final = replace(
     NATIVE,
     searches=("greedy", "beam"),
+    constraints=False,
     max_beam=MAX_BEAM,
     no_repeat=False,
     prefixes=False,

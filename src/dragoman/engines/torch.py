@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from dragoman.engines.forced import EncodedPairs
+from dragoman.engines.forced import AttentionKind, EncodedPairs
 from dragoman.engines.specs import TORCH
-from dragoman.engines.torch_forced import cross_maps, forced_log_probabilities
+from dragoman.engines.torch_forced import attention_maps, cross_maps, forced_log_probabilities
 from dragoman.errors import SearchError
 from dragoman.models.loading import load_model
 from dragoman.nn import Padded
@@ -88,6 +88,10 @@ class TorchEngine:
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
         """The cross-attention of all heads; see `ForcedEngine`."""
         return cross_maps(self, pairs)
+
+    def attention_maps(self, source: Sequence[int], target: Sequence[int]) -> dict[AttentionKind, Any]:
+        """The attention of all heads for one pair; see `ForcedEngine`."""
+        return attention_maps(self, source, target)
 
     def sources(self, sources: Ids) -> tuple[torch.Tensor, Padded]:
         """Sources with EOS tokens as a padded batch, with depths if they have trees."""

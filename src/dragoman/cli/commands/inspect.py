@@ -245,10 +245,10 @@ def check_line(number: int, count: int, source: Path | None) -> None:
 
 
 def load_translator(model: str) -> Any:
-    """Load a model with PyTorch on the CPU, which gives the weights of every head."""
+    """Load a model on the CPU, in float32; PyTorch is imported only for a model that the native engine cannot run."""
     from dragoman.translation.translator import Translator
 
-    return Translator.load(model, device="cpu", engine="torch")
+    return Translator.load(model, device="cpu", precision="float32")
 
 
 def load_trees(path: Path | None) -> list[Tree] | None:

@@ -56,3 +56,15 @@ int reserve_memory(Worker *w, size_t bytes, size_t entries) {
     w->cache = w->cache_region.start;
     return 0;
 }
+
+int prepare_worker(Worker *w, int tokens, int rows, int longest_table, size_t entries) {
+    Region kept = w->region;
+    w->region = (Region){0};
+    allocate_activations(w, tokens, rows, longest_table);
+    size_t bytes = w->region.used;
+    w->region = kept;
+    if (reserve_memory(w, bytes, entries)) return -1;
+    w->region.used = 0;
+    allocate_activations(w, tokens, rows, longest_table);
+    return 0;
+}

@@ -79,7 +79,7 @@ def load_served_model(
         sources if targets else (),
         partial(forced_attention, translator),
         lambda text: len(translator.source.encode(text)),
-        lambda search: translator.engines.for_request(EngineRequest(search)).capabilities.concurrent,
+        lambda request: translator.engines.for_request(request).capabilities.concurrent,
     )
 
 
