@@ -86,12 +86,16 @@ class NativeEngine:
         quantize: bool = True,
         others: Sequence[Path] = (),
         mean: Mean = "probabilities",
+        adapter: Path | None = None,
     ) -> NativeEngine | None:
-        """Load the engine from verified model directories; None if it is not available for one of them here."""
+        """Load the engine from verified model directories; None if it is not available for one of them here.
+
+        `adapter` is a verified adapter of the first model.
+        """
         threads = threads or default_threads()
         models: list[NativeModel] = []
-        for path in (directory, *others):
-            model = NativeModel.load(path, threads, quantize)
+        for path, changes in ((directory, adapter), *((other, None) for other in others)):
+            model = NativeModel.load(path, threads, quantize, changes)
             if model is None:
                 return None
             models.append(model)

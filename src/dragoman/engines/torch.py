@@ -38,14 +38,16 @@ class TorchEngine:
         self.batch = TORCH.preferred_batch * (1 if self.device.type == "cpu" else 4)
 
     @classmethod
-    def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
-        """Load the engine from a verified model directory."""
+    def load(
+        cls, directory: Path, device: str = "cpu", bfloat16: bool = False, adapter: Path | None = None
+    ) -> TorchEngine:
+        """Load the engine from a verified model directory, with a verified adapter if given."""
         if bfloat16 and device == "cpu" and not torch_bfloat16_works():
             raise SearchError(
                 "precision 'bfloat16' crashes PyTorch with an illegal instruction on this CPU; use 'float32' or 'int8'",
                 code="unsupported_precision",
             )
-        model, _ = load_model(directory, PAD, device)
+        model, _ = load_model(directory, PAD, device, adapter)
         return cls(model.bfloat16() if bfloat16 else model, device)
 
     @property

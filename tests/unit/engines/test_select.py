@@ -241,7 +241,7 @@ def test_without_room_to_convert_auto_goes_on(
         (tmp_path / "cache").write_text("a file where a directory should be")
     else:
 
-        def busy(_: Path, place: Path, __: str) -> None:
+        def busy(_: Path, place: Path, __: str, **___: object) -> None:
             with staged(place), staged(place):
                 raise AssertionError("two wrote at once")
 

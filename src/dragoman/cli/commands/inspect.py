@@ -158,7 +158,9 @@ def alignment(
         if len(gold_links) != len(pairs):
             counts = f"{plural(len(gold_links), 'line')} for {plural(len(pairs), 'sentence pair')}"
             raise DragomanError(f"{gold} has {counts}; give one for each pair", code="count_mismatch")
-    translator = load_translator(model)
+    from dragoman.translation.translator import Translator
+
+    translator = Translator.load(model, device="cpu", precision="float32")
     from dragoman.inspect.alignment import align_pairs, draw_alignment, format_pharaoh
     from dragoman.text.word_groups import Side
 

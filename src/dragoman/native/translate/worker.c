@@ -4,8 +4,8 @@
 #include "kernels/int8_kernels.h"
 
 Worker *worker_new(const Model *m) {
-    Worker *w = NULL;
-    if (posix_memalign((void **)&w, 64, sizeof *w)) return NULL;
+    Worker *w = alloc_aligned(sizeof *w);
+    if (!w) return NULL;
     memset(w, 0, sizeof *w);
     w->model = m;
     w->half = HALF && m->config.quantized;
@@ -17,8 +17,8 @@ void worker_free(Worker *w) {
     if (!w) return;
     region_close(&w->region);
     region_close(&w->cache_region);
-    free(w->positions);
-    free(w);
+    free_aligned(w->positions);
+    free_aligned(w);
 }
 
 void allocate_activations(Worker *w, int tokens, int rows, int longest_table) {
