@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.api import import_model as import_model
     from dragoman.api import plan as plan
     from dragoman.api import prepare as prepare
+    from dragoman.api import quantize as quantize
     from dragoman.api import train as train
     from dragoman.config import Recipe as Recipe
     from dragoman.data.corpora.corpus import Corpus as Corpus
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator as Translator
 
 _MODULES = {  # of the public names, as above
-    "api": "average evaluate finish import_model plan prepare train",
+    "api": "average evaluate finish import_model plan prepare quantize train",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "errors": "DragomanError",

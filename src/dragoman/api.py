@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.report import EvaluationReport
     from dragoman.evaluation.systems import System
     from dragoman.evaluation.validation import Validation
+    from dragoman.modeldir.quantized_model import QuantizedModel
     from dragoman.training.distributed.ranks import Ranks
     from dragoman.training.session import PlannedRun, TrainingSession
 
@@ -348,6 +349,15 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     parts = load_parts(directories, last, checkpoints)
     write_average(parts, Path(out))
     return AverageResult(Path(out), tuple(part.name for part in parts))
+
+
+def quantize(model: PathLike, *, out: PathLike) -> QuantizedModel:
+    """Write a copy of a model to the directory `out` with its weights in int8, in files of at most 8 MB."""
+    from dragoman.modeldir.locate import find_model
+    from dragoman.modeldir.quantized_model import quantize_model
+
+    check_new_directory(Path(out))
+    return quantize_model(find_model(model), Path(out))
 
 
 def _paths(value: Paths) -> list[Path]:

@@ -97,8 +97,9 @@ def to_ctranslate2(
         message = f"the weights of {directory} are not float32; pass a model written by `dragoman train`"
         raise DragomanError(message, code="unsupported_precision")
     source, target = read_info(directory).vocabulary_sizes
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
+    check_tensors(
+        weights.path, weights.shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor)
+    )
     for side, size in (("source", source), ("target", target)):
         if tokens is not None and len(tokens) != size:
             message = f"got {plural(len(tokens), 'token')}, but the {side} vocabulary of {directory} has {size:,}"

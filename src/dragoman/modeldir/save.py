@@ -18,6 +18,7 @@ from dragoman.errors import DragomanError, OutputError
 from dragoman.files import MANIFEST, parse_json, sha256, staged, sync, write_atomically, write_manifest
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import ModelInfo, read_info
+from dragoman.modeldir.int8 import split_tensors, weight_file_name
 from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, WEIGHTS, hashed_files, save_tokenizers, verify_model
 from dragoman.text import Tokenizer
 
@@ -33,6 +34,7 @@ def save_model(
     tokenizers: tuple[Tokenizer, Tokenizer] | None,
     card: str,
     staging: Path | None = None,
+    max_file_bytes: int | None = None,
 ) -> None:
     """Write a model directory, or raise OutputError and leave nothing behind; forecasters have no tokenizers.
 
@@ -41,7 +43,7 @@ def save_model(
     """
 
     def write(directory: Path) -> None:
-        write_model_files(directory, recipe, info, weights)
+        write_model_files(directory, recipe, info, weights, max_file_bytes)
         if tokenizers is not None:
             save_tokenizers(directory, *tokenizers)
         (directory / CARD).write_text(card, encoding="utf-8")
@@ -70,10 +72,16 @@ def save_model(
 
 
 def write_model_files(
-    directory: Path, recipe: Recipe | ForecasterRecipe, info: ModelInfo | ForecastInfo, weights: Arrays
+    directory: Path,
+    recipe: Recipe | ForecasterRecipe,
+    info: ModelInfo | ForecastInfo,
+    weights: Arrays,
+    max_file_bytes: int | None = None,
 ) -> None:
-    """Write weights, recipe and `model.json` into a directory."""
-    save_file(dict(weights), directory / WEIGHTS)
+    """Write weights, recipe and `model.json` into a directory; weights in several files if one would be too large."""
+    files = [dict(weights)] if max_file_bytes is None else split_tensors(weights, max_file_bytes)
+    for number, tensors in enumerate(files, 1):
+        save_file(tensors, directory / weight_file_name(number, WEIGHTS))
     (directory / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
     (directory / INFO).write_text(info.to_json(), encoding="utf-8")
 

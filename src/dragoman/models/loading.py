@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import EDITABLE, INFO, RECIPE, REQUIRED, WEIGHTS
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.tensor_file import ITEM_BYTES, read_tensor_file
-from dragoman.modeldir.weights import check_tensors
+from dragoman.modeldir.weights import check_tensors, read_weights
 from dragoman.models.bottleneck import Bottleneck
 from dragoman.models.convolutional import Convolutional
 from dragoman.models.encoder_decoder import EncoderDecoder
@@ -95,8 +96,11 @@ def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) 
 
 
 def load_weights(directory: Path) -> dict[str, Tensor]:
-    """Load the weights of a model directory."""
-    return read_tensors(directory / WEIGHTS)
+    """Load the weights of a model directory; those stored in int8 become float32."""
+    weights = read_weights(directory)
+    if weights is None:  # other types, which NumPy may lack
+        return read_tensors(directory / WEIGHTS)
+    return {name: torch.from_numpy(np.require(tensor, requirements="A")) for name, tensor in weights.items()}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
