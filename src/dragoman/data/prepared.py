@@ -164,16 +164,20 @@ class Prepared:
         state: int = 0,
         epochs: int | None = None,
         pin: bool | None = None,
+        alignments: Path | None = None,
     ) -> Loader:
-        """Batches of a split; subwords are sampled in training only."""
+        """Batches of a split; subwords are sampled in training only. `alignments` is a directory of them, if any."""
         from dataclasses import replace
 
+        from dragoman.data.alignment.store import with_alignments
         from dragoman.data.loader import Loader
         from dragoman.data.subword_sampling import SubwordSampler
 
         pairs, sampler = self.split(split), None
         if split != "train":
             recipe = replace(recipe, sampling=0.0, weights=())
+        if alignments is not None:
+            pairs = with_alignments(pairs, self, alignments)
         if recipe.sampling:
             names = tuple(self.manifest["tokenizers"][side]["name"] for side in SIDES)
             sampler = SubwordSampler(
