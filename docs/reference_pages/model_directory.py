@@ -9,6 +9,7 @@ from dragoman.files import MANIFEST
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import MODEL_FORMAT, ModelInfo
 from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, REQUIRED, TRAINING, WEIGHTS
+from dragoman.modeldir.probe_file import PROBES
 from dragoman.modeldir.weights import tensor_layout
 from dragoman.text.store import TOKENIZER_SUFFIXES
 from reference_pages.markdown import table, wrap
@@ -46,6 +47,7 @@ def page() -> list[str]:
     for kind, suffix in TOKENIZER_SUFFIXES.items():
         rows.append([f"`NAME{suffix}`", f"a tokenizer of the kind `{kind}`", "yes, verified"])
     rows.append(["`NAME.json`", "kind, version, size and SHA-256 of the tokenizer `NAME`", "yes, verified"])
+    rows.append([f"`{PROBES}`", "probe sentences with their results, for `dragoman verify`", "yes, verified"])
     rows.append([f"`{TRAINING}/`", "the run that trained the model: metrics, checkpoints, prepared data", "no"])
     return [
         "Model directory",

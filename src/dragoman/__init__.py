@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dragoman.api import prepare as prepare
     from dragoman.api import quantize as quantize
     from dragoman.api import train as train
+    from dragoman.api import verify as verify
     from dragoman.config import Recipe as Recipe
     from dragoman.data.corpora.corpus import Corpus as Corpus
     from dragoman.errors import DragomanError as DragomanError
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator as Translator
 
 _MODULES = {  # of the public names, as above
-    "api": "average evaluate finish import_model plan prepare quantize train",
+    "api": "average evaluate finish import_model plan prepare quantize train verify",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "errors": "DragomanError",

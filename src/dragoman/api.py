@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.config import Recipe, load_recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
-from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError
+from dragoman.errors import ConversionError, DataError, DragomanWarning, SearchError, TrainingError
 from dragoman.evaluation.metrics import METRICS
 from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.modeldir.quantized_model import QuantizedModel
     from dragoman.training.distributed.ranks import Ranks
     from dragoman.training.session import PlannedRun, TrainingSession
+    from dragoman.translation.probes import VerificationReport
 
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
@@ -126,6 +128,8 @@ def train(
         out, source, target, corpora, valid, recipe, changes, start_from, minutes, device, tensorboard, reporter
     )
     final = session.train()
+    if session.ranks.first:
+        _store_probes(session.out)
     return TrainingResult.read(session.out / TRAINING, final)
 
 
@@ -160,7 +164,10 @@ def finish(run: PathLike, *, device: str | None = None, reporter: Reporter | Non
     from dragoman.modeldir.layout import TRAINING
     from dragoman.training.session import finish_session
 
-    final = finish_session(Path(run), _validator, _ranks(device), reporter or ConsoleReporter())
+    ranks = _ranks(device)
+    final = finish_session(Path(run), _validator, ranks, reporter or ConsoleReporter())
+    if ranks.first:
+        _store_probes(Path(run))
     return TrainingResult.read(Path(run) / TRAINING, final)
 
 
@@ -325,6 +332,7 @@ def import_model(
     options = ImportOptions(files[0], files[1], files[2], one_target)
     found = read_source_model(Path(path), options)
     found.write(Path(out))
+    _store_probes(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
 
 
@@ -348,6 +356,7 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     check_new_directory(Path(out))
     parts = load_parts(directories, last, checkpoints)
     write_average(parts, Path(out))
+    _store_probes(Path(out), directories[0])
     return AverageResult(Path(out), tuple(part.name for part in parts))
 
 
@@ -357,7 +366,44 @@ def quantize(model: PathLike, *, out: PathLike) -> QuantizedModel:
     from dragoman.modeldir.quantized_model import quantize_model
 
     check_new_directory(Path(out))
-    return quantize_model(find_model(model), Path(out))
+    directory = find_model(model)
+    result = quantize_model(directory, Path(out))
+    _store_probes(Path(out), directory)
+    return result
+
+
+def verify(model: PathLike) -> VerificationReport:
+    """Verify the files of a model, and compare each engine with the stored translations of its probe sentences."""
+    from dragoman.modeldir.locate import find_model
+    from dragoman.translation.probes import verify_probes
+
+    return verify_probes(find_model(model))
+
+
+def _store_probes(directory: Path, parent: Path | None = None) -> None:
+    """Store probes in a model that has none: sentences of its validation set, or of the model that it was made of."""
+    from dragoman.modeldir.locate import is_model
+    from dragoman.modeldir.probe_file import has_probes
+    from dragoman.translation.probes import probe_texts, store_probes
+
+    if has_probes(directory):
+        return
+    texts = probe_texts(parent) if parent is not None and is_model(parent) else _validation_texts(directory)
+    with suppress(SearchError, OSError):  # weights that are not finite, or a full disk: the model itself is complete
+        store_probes(directory, texts)
+
+
+def _validation_texts(run: Path) -> list[str]:
+    """Sources of a run's validation set; empty if it is not there."""
+    from dragoman.data.prepared import Prepared
+    from dragoman.training.run_record import prepared_directory
+
+    try:
+        prepared = Prepared.open(prepared_directory(run))
+        split, tokenizer = prepared.split("valid"), prepared.tokenizers[0]
+    except DataError:
+        return []
+    return [tokenizer.decode(split.source[i].tolist()) for i in range(min(len(split), 100))]
 
 
 def _paths(value: Paths) -> list[Path]:

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "files": {"errors", "values"},
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},
-    "data": BASE | {"text"},
+    "data": BASE | {"native", "text"},
     "modeldir": BASE | {"native", "text"},  # the directory that is a model; no torch
     "nn": {"errors", "native"},  # sees no recipe, no file, no rank
     "models": LOADS | {"nn"},

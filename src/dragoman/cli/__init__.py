@@ -44,6 +44,7 @@ COMMAND_GROUPS = {
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
         "average": "Average checkpoints or models into one model.",
         "quantize": "Store a model's weights in int8, a quarter of the size.",
+        "verify": "Check that this machine computes what a model should.",
         "recipe": "Show a recipe in full, with the model's size.",
     },
     "Data": {

@@ -99,8 +99,13 @@ def move_files(staging: Path, out: Path) -> None:
 def set_license(directory: str | Path, name: str) -> None:
     """Record a license in the `model.json` of a finished model, and its new hash in the manifest."""
     directory = Path(directory)
+    add_file(directory, INFO, replace(read_info(directory), license=name).to_json())
+
+
+def add_file(directory: Path, name: str, content: str) -> None:
+    """Write a file of a finished model, and then its size and hash in the manifest."""
     hashed_files(directory)
-    write_atomically(directory / INFO, replace(read_info(directory), license=name).to_json())
+    write_atomically(directory / name, content)
     manifest = parse_json((directory / MANIFEST).read_bytes())
-    manifest["files"][INFO] = {"bytes": (directory / INFO).stat().st_size, "sha256": sha256(directory / INFO)}
+    manifest["files"][name] = {"bytes": (directory / name).stat().st_size, "sha256": sha256(directory / name)}
     write_atomically(directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")

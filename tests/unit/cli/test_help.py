@@ -14,7 +14,7 @@ from dragoman.cli import COMMAND_GROUPS, group
 from tiny_model import LINES, write_tiny_model
 
 TREE = "(TOP (S (NP (DT The) (NN box)) (VP (VBZ is) (ADJP (JJ old))) (. .)))\n"
-SLOW = ("demo", "train", "finish", "serve", "import", "average", "inspect costs", "inspect heads", "forecast")
+SLOW = ("verify", "demo", "train", "finish", "serve", "import", "average", "inspect costs", "inspect heads", "forecast")
 # These are tested elsewhere.
 
 
