@@ -36,7 +36,7 @@ Status = Literal["identical", "same", "approximate", "differs", "unavailable"]
 class EngineCheck:
     """How the results of an engine on this machine compare with the stored ones.
 
-    "same" is within rounding; "approximate" is an engine of a lower precision that has no stored results of its own.
+    "same" is within rounding; "approximate" is an engine that has no stored results of its own, and differs in some.
     """
 
     engine: str
@@ -148,7 +148,7 @@ def compare(engine: str, precision: str, device: str, results: Sequence[ProbeRes
         status = "identical"
     elif len(equal) == len(pairs) and apart <= TOLERANCE[precision] and attention <= TOLERANCE[precision]:
         status = "same"
-    elif name != own and precision != "float32":
+    elif name != own and (precision != "float32" or 2 * len(equal) >= len(pairs)):  # near ties are decided either way
         status = "approximate"
     else:
         status = "differs"
