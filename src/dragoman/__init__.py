@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dragoman.api import average as average
+    from dragoman.api import distill as distill
     from dragoman.api import evaluate as evaluate
     from dragoman.api import finish as finish
     from dragoman.api import import_model as import_model
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator as Translator
 
 _MODULES = {  # of the public names, as above
-    "api": "average evaluate finish import_model plan prepare quantize train verify",
+    "api": "average distill evaluate finish import_model plan prepare quantize train verify",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "errors": "DragomanError",

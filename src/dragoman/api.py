@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import torch
 
     from dragoman.data.prepared import Prepared
+    from dragoman.distillation.selection import SelectionReport
+    from dragoman.distillation.student import Comparison
     from dragoman.evaluation.report import EvaluationReport
     from dragoman.evaluation.systems import System
     from dragoman.evaluation.validation import Validation
@@ -57,6 +59,16 @@ class AverageResult:
 
     path: Path
     parts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DistillationResult:
+    """A student: its directory, its copy in int8, what was dropped, and the BLEU of both."""
+
+    path: Path
+    int8_path: Path
+    selection: SelectionReport
+    comparison: Comparison
 
 
 def prepare(
@@ -360,6 +372,74 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     return AverageResult(Path(out), tuple(part.name for part in parts))
 
 
+def distill(
+    teachers: Paths,
+    *,
+    source: Paths,
+    out: PathLike,
+    target: Paths = (),
+    valid: ValidationSets = None,
+    size: str = "auto",
+    recipe: Recipe | PathLike | None = None,
+    changes: Changes = (),
+    beam: int = Search.beam,
+    n_best: int | None = None,
+    drop: float = 0.02,
+    min_bleu: float = 0.0,
+    alignment_weight: float = 0.05,
+    minutes: float | None = None,
+    device: str | None = None,
+    reporter: Reporter | None = None,
+) -> DistillationResult:
+    """Train a small student on the translations of a teacher, or of an ensemble (Kim and Rush, 2016).
+
+    `source` are files of sentences; with their references in `target`, the translation of each n-best list with the
+    highest sentence BLEU is taken. Bad translations are dropped: by length, repetition, copies, sentence BLEU below
+    `min_bleu`, and the share `drop` with the lowest scores. `size` is "tiny", "small", "base", or "auto" for a size by
+    the number of pairs; `recipe` and `changes` override it, as in `train`. One head learns the teacher's word
+    alignments, unless `alignment_weight` is 0. The student is written to `out`, and in int8 to `out`-int8, with a
+    comparison of both. Call it again with the same arguments to resume.
+    """
+    from dragoman.distillation.pipeline import DistillationPlan
+    from dragoman.distillation.selection import SelectionRules
+    from dragoman.modeldir.quantized_model import quantize_model
+
+    plan = DistillationPlan(
+        teachers=_paths(teachers),
+        sources=_paths(source),
+        references=_paths(target),
+        out=Path(out),
+        valid=validation_corpora(valid),
+        beam=beam,
+        n_best=n_best or (beam if _paths(target) else 1),
+        alignment=alignment_weight > 0,
+        rules=SelectionRules(drop, min_bleu),
+        device=device or "auto",
+        reporter=reporter or ConsoleReporter(),
+    )
+    corpus, report = plan.write_corpus()
+    if recipe is None:
+        changes = [*plan.student_changes(size, report.kept), *_changes(changes)]
+    if alignment_weight and not any("alignment_weight" in change for change in _changes(changes)):
+        changes = [*_changes(changes), f"train.alignment_weight={alignment_weight}"]
+    trained = train(
+        out=out,
+        corpora=[corpus],
+        valid=valid,
+        recipe=recipe,
+        changes=changes,
+        minutes=minutes,
+        device=device,
+        reporter=reporter,
+    )
+    small = plan.int8_directory
+    if plan.int8_is_missing():
+        quantize_model(Path(out), small)
+        _store_probes(small, Path(out))
+    comparison = plan.compare(_validation_pairs(Path(out)))
+    return DistillationResult(trained.path, small, report, comparison)
+
+
 def quantize(model: PathLike, *, out: PathLike) -> QuantizedModel:
     """Write a copy of a model to the directory `out` with its weights in int8, in files of at most 8 MB."""
     from dragoman.modeldir.locate import find_model
@@ -395,15 +475,23 @@ def _store_probes(directory: Path, parent: Path | None = None) -> None:
 
 def _validation_texts(run: Path) -> list[str]:
     """Sources of a run's validation set; empty if it is not there."""
+    return [source for source, _ in _validation_pairs(run)[:100]]
+
+
+def _validation_pairs(run: Path) -> list[tuple[str, str]]:
+    """Up to 500 pairs of a run's validation set; empty if it is not there."""
     from dragoman.data.prepared import Prepared
     from dragoman.training.run_record import prepared_directory
 
     try:
         prepared = Prepared.open(prepared_directory(run))
-        split, tokenizer = prepared.split("valid"), prepared.tokenizers[0]
+        split, (source, target) = prepared.split("valid"), prepared.tokenizers
     except DataError:
         return []
-    return [tokenizer.decode(split.source[i].tolist()) for i in range(min(len(split), 100))]
+    return [
+        (source.decode(split.source[i].tolist()), target.decode(split.target[i].tolist()))
+        for i in range(min(len(split), 500))
+    ]
 
 
 def _paths(value: Paths) -> list[Path]:

@@ -35,8 +35,10 @@ MAY_IMPORT = {
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
     "serve": LOADS | {"models", "search", "engines", "translation"},
     "conversion": LOADS | {"nn", "models"},
+    "distillation": LOADS | {"data", "models", "search", "engines", "training", "translation"},
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
-    "api": LOADS | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion"},
+    "api": LOADS
+    | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"},
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names

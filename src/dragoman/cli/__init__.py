@@ -25,6 +25,7 @@ COMMAND_GROUPS = {
     "Train": {
         "demo": "Take a tour: train on the embedded corpus, translate.",
         "train": "Train a translator from files of sentence pairs.",
+        "distill": "Train a small model on the translations of another.",
         "finish": "Make a model of a training run that was stopped.",
     },
     "Translate": {

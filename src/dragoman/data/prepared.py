@@ -33,6 +33,7 @@ TOKENIZERS = "tokenizers"
 OLD_NAMES = {"tokenisers": TOKENIZERS}  # written by earlier versions
 PICTURE = "lengths.png"
 SIDES = ("source", "target")
+LINKS = "links"  # alignments of the training pairs, if they were given
 DEPTHS = "depths"  # of the source's bytes in their trees, if there are any
 
 
@@ -146,6 +147,11 @@ class Prepared:
     def has_trees(self) -> bool:
         """Whether the source sentences have dependency trees."""
         return f"train.{DEPTHS}.ids" in self.manifest["files"]
+
+    @property
+    def has_alignment(self) -> bool:
+        """Whether the training pairs were prepared with word alignments."""
+        return f"train.{LINKS}.ids" in self.manifest["files"]
 
     def _depths(self, name: str) -> TreeDepths | None:
         """The depths of the source's bytes in their trees, if there are any."""

@@ -23,7 +23,9 @@ METHOD: Final = 1  # changes when the aligner would give other links
 
 
 def ensure_alignments(prepared: Prepared, directory: Path, reporter: Reporter) -> None:
-    """Align the training data, unless `directory` has their alignments already."""
+    """Align the training data, unless they were prepared with alignments or `directory` has them already."""
+    if prepared.has_alignment:
+        return
     about = {"method": METHOD, "data": prepared.fingerprint}
     if directory.is_dir():
         try:
@@ -47,7 +49,7 @@ def ensure_alignments(prepared: Prepared, directory: Path, reporter: Reporter) -
 
 
 def with_alignments(split: Split, prepared: Prepared, directory: Path) -> Split:
-    """The training split with the alignments of a directory."""
-    links = Sentences.open(directory, NAME, "uint32")
+    """The training split with its alignments: those that it was prepared with, or those of a directory."""
+    links = Sentences.open(prepared.directory if prepared.has_alignment else directory, NAME, "uint32")
     source, target = (np.array(tokenizer.widths, np.int64) for tokenizer in prepared.tokenizers)
     return replace(split, alignment=Alignment(links, (source, target)))
