@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ import numpy as np
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
 from dragoman.files import sha256
+from dragoman.modeldir.adapter import merge_adapter
 from dragoman.modeldir.int8 import Int8Matrix, join_parts, pair_scales, weight_file_names
 from dragoman.modeldir.layout import INFO, RECIPE, WEIGHTS
 from dragoman.modeldir.tensor_file import read_tensor_file
@@ -73,12 +75,15 @@ class Weights(Mapping[str, "FloatArray"]):
                     continue
                 start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
                 length = (first + tensor.nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
-                if length > 0:
+                if length > 0 and sys.platform != "win32":
                     memory.madvise(mmap.MADV_DONTNEED, start, length)
 
 
-def read_weights(directory: Path) -> Weights | None:
-    """Read the weights of a model into memory; None if some tensors are neither float32 nor int8 with scales."""
+def read_weights(directory: Path, adapter: Path | None = None) -> Weights | None:
+    """Read the weights of a model into memory, with an adapter if given.
+
+    None if some tensors are neither float32 nor int8 with scales.
+    """
     memories, tensors = [], {}
     for path in weight_files(directory):
         memory, entries = read_tensor_file(path)
@@ -91,9 +96,15 @@ def read_weights(directory: Path) -> Weights | None:
             count = math.prod(entry.shape)
             tensors[name] = np.frombuffer(memory, NUMPY_TYPES[entry.dtype], count, entry.first).reshape(entry.shape)
     try:
-        return Weights(directory / WEIGHTS, memories, *pair_scales(join_parts(tensors)))
+        found = Weights(directory / WEIGHTS, memories, *pair_scales(join_parts(tensors)))
     except ValueError as error:
         raise DamagedError(f"{directory / WEIGHTS} is damaged: {error}; restore it from a copy") from None
+    if adapter is not None:
+        stored = set(found.floats)
+        merge_adapter(found, adapter)
+        for name in found.floats.keys() - stored:  # adapted, so no longer what is stored in int8
+            del found.int8[name]
+    return found
 
 
 def weight_files(directory: Path) -> list[Path]:

@@ -79,6 +79,8 @@ def store_probes(directory: Path, texts: Sequence[str] = ()) -> None:
         engine = load_engine(directory, name, precision, "cpu")
         if not isinstance(engine, str):
             results[f"{name} {precision}"] = run_probes(engine, sources, recipe, RecordedHead(layer, head))
+    if not results:
+        return
     probes = [
         Probe(text, ids, {name: of[number] for name, of in results.items()})
         for number, ((text, _), ids) in enumerate(zip(chosen, sources, strict=True))
@@ -138,7 +140,8 @@ def check_engines(directory: Path, recipe: Recipe, stored: ProbeSet) -> Iterator
 def compare(engine: str, precision: str, device: str, results: Sequence[ProbeResult], stored: ProbeSet) -> EngineCheck:
     """Compare results with those of the same engine and precision, or else with the reference's."""
     own = f"{engine} {precision}"
-    name = own if own in stored.probes[0].results and device == "cpu" else REFERENCE
+    known = stored.probes[0].results
+    name = own if own in known and device == "cpu" else REFERENCE if REFERENCE in known else next(iter(known))
     pairs = [(result, probe.results[name]) for result, probe in zip(results, stored.probes, strict=True)]
     equal = [(ours, theirs) for ours, theirs in pairs if ours.ids == theirs.ids]
     apart = max((abs(a.log_probability - b.log_probability) for a, b in equal), default=0.0)
@@ -190,7 +193,7 @@ def load_engine(directory: Path, name: str, precision: str, device: str) -> Engi
         return reason
     try:
         return EngineSelector(directory, device, name, None, precision).get(name) or "not available"
-    except SearchError as error:
+    except (SearchError, ModuleNotFoundError) as error:  # PyTorch is optional
         return str(error)
 
 

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define UNIT 4294967296.0 /* of a count, 2^32 */
 #define NO_SOURCE 0 /* the id of padding stands for "no source token" */
@@ -41,9 +40,7 @@ Model *model_new(int64_t slots, int64_t source_vocabulary, int threads) {
     Model *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     *m = (Model){.slots = (uint64_t)slots, .source_vocabulary = source_vocabulary, .tension = 4.0, .threads = threads};
-    /* Zeros, which take memory when they are first written. */
-    void *room = mmap(NULL, sizeof(Entry) * m->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    m->entries = room == MAP_FAILED ? NULL : room;
+    m->entries = calloc(m->slots, sizeof(Entry)); /* takes memory when it is first written */
     if (m->entries) return m;
     model_free(m);
     return NULL;
@@ -51,7 +48,7 @@ Model *model_new(int64_t slots, int64_t source_vocabulary, int threads) {
 
 void model_free(Model *m) {
     if (!m) return;
-    if (m->entries) munmap(m->entries, sizeof(Entry) * m->slots);
+    free(m->entries);
     free(m);
 }
 
