@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dragoman.documents.assembly import Job, Unit, assemble, move_span
+from dragoman.documents.assembly import Job, Moves, Unit, assemble
 from dragoman.documents.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
 from dragoman.documents.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
@@ -93,12 +93,12 @@ def make_job(segment: Segment, translator: SentenceTranslator, align: bool = Fal
 def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int]]:
     """The places in the masked text at which pairs begin and end, and of points between words."""
     lengths = [(segment.spans[mask.span], len(mask.word)) for mask in masked.masks]
-    moves = [(span.start, span.end - span.start, length) for span, length in lengths]
+    moves = Moves((span.start, span.end - span.start, length) for span, length in lengths)
     edges, points = list[int](), list[int]()
     for span in segment.spans:
         if span.kind == "protected":
             continue
-        moved = move_span(span, moves)
+        moved = moves.span(span)
         if moved.start < moved.end:
             edges += [moved.start, moved.end]
         elif span.parent is not None or (masked.text[: moved.start].strip() and masked.text[moved.start :].strip()):

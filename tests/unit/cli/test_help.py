@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from adapters import write_adapter
 from command_line import leave
 from dragoman.cli import COMMAND_GROUPS, group
 from tiny_model import LINES, write_tiny_model
@@ -100,7 +101,7 @@ def test_an_example_is_parsed(name: str, line: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that the examples name."""
     place = tmp_path_factory.mktemp("examples")
-    write_tiny_model(place / "my-model")
+    write_adapter(place / "medical", write_tiny_model(place / "my-model"))
     for stem, count in (("train", 400), ("test", 3), ("book", 3)):
         for shift, side in enumerate(("en", "de")):
             text = "".join(f"{LINES[(i + shift) % 6]} {i}\n" for i in range(count))
