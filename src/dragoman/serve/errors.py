@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from dragoman.errors import DragomanError, SearchError, TextError, shortage
+from dragoman.errors import DocumentError, DragomanError, SearchError, TextError, shortage
 from dragoman.values import describe_value, suggest
 
 # English for the types and bounds of JSON Schema.
@@ -64,7 +64,7 @@ def to_request_error(error: BaseException) -> RequestError:
             return error
         case TextError(code="detection_unavailable"):
             return RequestError(501, error.code, str(error))
-        case SearchError() | TextError():
+        case SearchError() | TextError() | DocumentError():
             return RequestError(422, error.code, str(error))
         case DragomanError():
             return RequestError(500, error.code, str(error))

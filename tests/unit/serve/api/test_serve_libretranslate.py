@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib import parse, request
 
@@ -12,10 +13,12 @@ import pytest
 from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
+from dragoman.documents.files import translate_bytes
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
 from dragoman.text.languages import detection
+from dragoman.translation.translator import Translator
 from serving import WHOLE_LINES, served
 
 GERMAN = "Das alte Haus auf dem Hügel wurde letztes Jahr verkauft."
@@ -133,7 +136,6 @@ def test_without_detection_everything_else_works(pairs: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        ({"q": "a", "format": "html"}, "format=html is not supported yet"),
         ({"q": "a", "format": "rtf"}, "format must be 'text' or 'html'; got str 'rtf'"),
         ({"source": "en"}, "the field 'q' is missing"),
         ({"q": "a", "alternatives": -1}, "alternatives must be an integer, at least 0"),
@@ -145,6 +147,30 @@ def test_errors_are_as_clients_expect(client: TestClient, body: Any, part: str) 
     answer = client.post("/translate", json=body)
     assert answer.status_code == 400 and part in answer.json()["error"]
     assert client.post("/translate", content=b"\xff").status_code == 400
+
+
+def test_html_keeps_its_markup(pairs: TestClient) -> None:
+    asked = {"q": "<p class=x>a b</p>\n<p>c &amp; d<br>e</p>", "source": "en", "target": "fr", "format": "html"}
+    expected = "<p class=x>EN-FR A B</p>\n<p>EN-FR C &amp; D<br>EN-FR E</p>"
+    for sent in ({"json": asked}, {"data": asked}):
+        assert pairs.post("/translate", **sent).json() == {"translatedText": expected}  # type: ignore[arg-type]
+    pages = [f"<p>{ENGLISH}</p>", "<hr>", f'<a href="x">{GERMAN}</a>']
+    answer = pairs.post("/translate", json={"q": pages, "target": "fr", "format": "html", "alternatives": 1}).json()
+    assert answer["translatedText"][::2] == [
+        f"<p>EN-FR {ENGLISH.upper()}</p>",
+        f'<a href="x">DE-FR {GERMAN.upper()}</a>',
+    ]
+    assert answer["translatedText"][1] == "<hr>"
+    assert answer["alternatives"] == [[], [], []]
+    assert [one["language"] for one in answer["detectedLanguage"]][::2] == ["en", "de"]
+
+
+def test_html_of_a_real_model_is_that_of_the_document(real: TestClient, directory: Path) -> None:
+    page = "<p>the <b>old</b> box, <i>the hall</i></p><ul><li>seven boxes</ul>"
+    found = real.post("/translate", json={"q": page, "source": "en", "target": "de", "format": "html"}).json()
+    translator = Translator.load(directory, device="cpu", threads=1)
+    expected, _ = translate_bytes(translator, page.encode(), "page.html", "html", beam=4)
+    assert found == {"translatedText": expected.decode()}
 
 
 def test_files_are_rejected(client: TestClient) -> None:
