@@ -80,8 +80,9 @@ def add_handlers(app: FastAPI) -> None:
 
     async def handle_validation(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        body = request.scope["route"].body_field.field_info.annotation
-        return validation_error(error.errors(), body).response(request.url.path)
+        route = request.scope["route"]
+        field = route.body_field or route.dependant.query_params[0]
+        return validation_error(error.errors(), field.field_info.annotation).response(request.url.path)
 
     async def handle_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -105,10 +106,10 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def validation_error(errors: Sequence[Mapping[str, Any]], body: type[BaseModel]) -> RequestError:
-    """Describe the first error of a request body, with the schema of `body`."""
+    """Describe the first error of a request body, or of the query, with the schema of `body`."""
     # a list that is too long is not a string either: report its length
     first = next((error for error in errors if error["type"] == "too_long"), errors[0])
-    location = [part for part in first["loc"] if part != "body"]
+    location = [part for part in first["loc"] if part not in ("body", "query")]
     kind, context = str(first["type"]), first.get("ctx") or {}
     if kind == "json_invalid":
         reason = str(context.get("error", "it ends too early")).strip(".")
