@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from dragoman import __version__
 from dragoman.serve.api.documents import document_router
 from dragoman.serve.api.libretranslate import libretranslate_router
+from dragoman.serve.api.libretranslate_files import libretranslate_file_router
 from dragoman.serve.api.routes import api_router
 from dragoman.serve.errors import add_handlers
 from dragoman.serve.http.access import Access
@@ -31,6 +32,7 @@ def create_app(
     app.include_router(api_router(service))
     app.include_router(document_router(service))
     app.include_router(libretranslate_router(service))
+    app.include_router(libretranslate_file_router(service))
     router, page_paths = page_router()
     app.include_router(router)
     add_handlers(app)

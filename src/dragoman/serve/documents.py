@@ -109,6 +109,11 @@ def read_sent_document(data: bytes, name: str, format_name: str | None, limits: 
     return read_document(data, name, format_name)
 
 
+def document_text(segments: Iterable[Segment]) -> str:
+    """The text of a document without markup, to detect its language."""
+    return "\n".join(segment.text for segment in segments if segment.translate)
+
+
 def check_count(n: int) -> None:
     """Reject a document with too many segments or sentences."""
     if n > MAX_SENTENCES:

@@ -45,7 +45,8 @@ class RequestError(DragomanError):
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Basic realm="dragoman", charset="UTF-8"'
         detail: Any = {"code": self.code, "message": str(self)}
-        if path.endswith(LIBRETRANSLATE_PATHS) and not path.endswith("/v1/translate"):
+        own = path.endswith(LIBRETRANSLATE_PATHS) or "/download_file/" in path
+        if own and not path.endswith("/v1/translate"):
             detail = str(self)
         return JSONResponse({"error": detail}, self.status, headers)
 

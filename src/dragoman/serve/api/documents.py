@@ -30,6 +30,7 @@ from dragoman.serve.service import Caller, Service
 
 BINARY: Final = "application/octet-stream"  # browsers must not show what clients have sent
 LINES: Final = "application/x-ndjson"
+FILE: Final = {"type": "string", "format": "binary"}
 REPORT_HEADER: Final = "Dragoman-Report"
 PROGRESS_SECONDS: Final = 0.25  # between two lines of progress
 
@@ -101,12 +102,10 @@ class DocumentResponse(BaseModel):
     segments: list[SegmentView] | None = Field(None, description="All segments; with report=review.")
 
 
-BODY: Final = {
-    "requestBody": {"required": True, "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}}
-}
+BODY: Final = {"requestBody": {"required": True, "content": {BINARY: {"schema": FILE}}}}
 REPLY: Final[dict[str, Any]] = {
     "description": "The file, or JSON.",
-    "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}, LINES: {"schema": {"type": "string"}}},
+    "content": {BINARY: {"schema": FILE}, LINES: {"schema": {"type": "string"}}},
     "headers": {
         REPORT_HEADER: {
             "description": "JSON with the number of segments, of translated ones, and of those to review.",

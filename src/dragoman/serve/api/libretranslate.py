@@ -11,12 +11,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dragoman.documents.detect import FORMATS
 from dragoman.documents.formats.html import read_slots
 from dragoman.documents.spliced import SplicedText
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
-from dragoman.serve.documents import DocumentWork
+from dragoman.serve.documents import DocumentWork, document_text
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.http.access import check_token_field
 from dragoman.serve.http.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
@@ -114,10 +115,12 @@ def libretranslate_router(service: Service) -> APIRouter:
         fields: dict[str, Any] = {}
         if form.format == "html":
             pages = await offload(read_pages, texts)
-            choices = await models_for_request(service, form, [page_text(page) for page in pages])
+            choices = await models_for_request(
+                service, form.source, form.target, [document_text(page.segments) for page in pages]
+            )
             translations = await translate_pages(service, request, pages, choices)
         else:
-            choices = await models_for_request(service, form, texts)
+            choices = await models_for_request(service, form.source, form.target, texts)
             translations = await translate_texts(service, request, form, texts, choices)
         fields["translatedText"] = [translation.text for translation in translations]
         if form.alternatives:  # HTML has none, as in LibreTranslate
@@ -160,7 +163,7 @@ def libretranslate_router(service: Service) -> APIRouter:
         return {
             "apiKeys": service.needs_token,
             "charLimit": service.limits.max_characters,
-            "filesTranslation": False,
+            "filesTranslation": True,
             "frontendTimeout": TYPING_PAUSE,
             "keyRequired": service.needs_token,
             "language": {
@@ -168,14 +171,8 @@ def libretranslate_router(service: Service) -> APIRouter:
                 "target": to_language(target),
             },
             "suggestions": False,
-            "supportedFilesFormat": [],
+            "supportedFilesFormat": [suffix for one in FORMATS for suffix in one.suffixes],
         }
-
-    @router.post("/translate_file", include_in_schema=False)
-    async def translate_file() -> None:
-        """Reject file translation, which this server does not support."""
-        message = "this server does not translate files; send their text to /translate, or use dragoman translate"
-        raise RequestError(403, "unsupported_format", message)
 
     return router
 
@@ -191,12 +188,12 @@ def body_schema(body: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in ("application/json", FORM, MULTIPART)}}}
 
 
-async def models_for_request(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[ModelChoice]:
+async def models_for_request(service: Service, source: str, target: str, texts: Sequence[str]) -> list[ModelChoice]:
     """Choose the model for each text; without any language, the default model."""
-    if form.source != AUTO:
-        return [choose_model(service.models, form.source, form.target)] * len(texts)
-    if form.target:
-        return await asyncio.to_thread(choose_models, service.models, texts, form.target)
+    if source != AUTO:
+        return [choose_model(service.models, source, target)] * len(texts)
+    if target:
+        return await asyncio.to_thread(choose_models, service.models, texts, target)
     return [ModelChoice(service.default, None)] * len(texts)
 
 
@@ -227,11 +224,6 @@ def group_by_model(choices: Sequence[ModelChoice]) -> Iterator[tuple[ModelChoice
 def read_pages(texts: Sequence[str]) -> list[SplicedText]:
     """Texts as HTML pages or fragments."""
     return [SplicedText(text, read_slots(text)) for text in texts]
-
-
-def page_text(page: SplicedText) -> str:
-    """The text of a page without markup, to detect its language."""
-    return "\n".join(segment.text for segment in page.segments if segment.translate)
 
 
 async def translate_pages(
