@@ -23,24 +23,11 @@ from dragoman.serve.service import Service
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 from serving import WHOLE_LINES
-from word_by_word import WordByWord, backward
+from word_by_word import Aligned
 
 OFFICE = Path(__file__).parents[3] / "fixtures" / "documents" / "office"
 PAGE = "<h1>one two</h1>\n<p>one <b>two</b> three</p>"
 BACKWARD = "<h1>TWO ONE</h1>\n<p>THREE <b>TWO</b> ONE</p>"
-
-
-class Aligned:
-    """Shouts the words from the last to the first, with their alignment; loses some words unless they are required."""
-
-    def __init__(self, lost: Iterable[str] = ()) -> None:
-        self.lost, self.calls = frozenset(lost), list[dict[str, Any]]()
-
-    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
-        self.calls.append(settings)
-        lost = self.lost - {source for source, _ in settings.get("terms", ())}
-        for text in texts:
-            yield WordByWord(order=backward).translation(text, lost, settings["alignment"])
 
 
 def aligned_service(translator: Aligned | None = None, **limits: Any) -> Service:
