@@ -6,8 +6,10 @@ const opened = { file: null, controller: null, timer: 0, retries: 0, url: null, 
 
 /* Set the state of the document: none, waiting, done or error. */
 function setDocumentState(state, message = "") {
+  const before = document.body.dataset.document;
   document.body.dataset.document = state;
   byId("document").hidden = state === "none";
+  if (before === "none" && state !== "none") byId("document-close").focus(); // what had the focus is hidden
   byId("document").setAttribute("aria-busy", state === "waiting");
   byId("progress").hidden = state !== "waiting";
   byId("document-result").hidden = state !== "done";
@@ -131,7 +133,6 @@ function openDocument(file) {
   opened.file = file;
   byId("document-name").textContent = file.name;
   translateDocument();
-  byId("document-close").focus();
 }
 function closeDocument() {
   if (opened.controller) opened.controller.abort(); // the server drops aborted requests
@@ -148,6 +149,7 @@ byId("file").addEventListener("change", event => {
   event.target.value = ""; // so that the same file can be chosen again
 });
 byId("document-close").addEventListener("click", () => { closeDocument(); byId("open").focus(); });
+byId("model").addEventListener("change", () => { if (opened.file) openDocument(opened.file); });
 byId("more").addEventListener("click", addSegments);
 byId("only-review").addEventListener("change", showSegments);
 for (const event of ["pointerover", "click"]) byId("review").addEventListener(event, ({ target: node }) => highlightWord(node.closest(".word")));
