@@ -67,8 +67,8 @@ class Unit:
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
         translation = self.translation
-        if not self.marked:  # it stays in one piece
-            return [(0, len(self.masked.text))], [(0, len(self.target.text))], [(0, 0)]
+        if not self.marked:  # no markup needs to know which word is which
+            return space_ranges(self.masked.text), space_ranges(self.target.text), []
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
@@ -186,7 +186,7 @@ def align_units(job: Job, source: str, target: str) -> AlignedText:
         first = len(parts[0]), len(parts[1])
         for side, own, text in ((0, own_source, source), (1, own_target, target)):
             shifted = [(start + at[side], end + at[side]) for start, end in own]
-            split = [split_parts(text, word) for word in shifted] if unit.marked else [shifted]
+            split = [split_parts(text, word) if unit.marked else [word] for word in shifted]
             words[side].extend(split)
             parts[side].extend(part for word in split for part in word)
         ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
