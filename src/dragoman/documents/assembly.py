@@ -77,8 +77,10 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         unmet=tuple(phrase for one in done for phrase in one.unmet),
         retried=any(unit.retried for unit in job.units),
     )
-    if not done:
+    if original.bilingual and result.problem is not None:
         return result
+    if not done:
+        return replace(result, target=Target(original.text, original.spans)) if original.bilingual else result
     segment = job.segment
     source, target = (join_masked(job, side) for side in (lambda unit: unit.masked, lambda unit: unit.target))
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
@@ -90,7 +92,7 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
     text = unmask(target, segment)
-    if text.split() == original.text.split():  # nothing but white space has changed
+    if text.split() == original.text.split() and not original.bilingual:  # nothing but white space has changed
         return result
     moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
     spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])

@@ -7,15 +7,17 @@ import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import PurePath
 from typing import Final, cast
 
-from dragoman.documents.segment import Document
+from dragoman.documents.segment import Document, ReadOptions
 from dragoman.errors import DocumentError
 from dragoman.values import suggest
 
 Reader = Callable[[bytes, str], Document]
+NO_OPTIONS: Final = ReadOptions()
 
 
 def begins(pattern: bytes) -> Callable[[bytes], bool]:
@@ -40,23 +42,28 @@ def zip_names(data: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Format:
-    """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files."""
+    """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files.
+
+    The `read` of a `bilingual` format gets `ReadOptions` as well.
+    """
 
     name: str
     suffixes: tuple[str, ...]
     module: str
     is_content: Callable[[bytes], bool] | None = None
+    bilingual: bool = False
 
-    @property
-    def read(self) -> Reader:
+    def read(self, data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
         """Read a file: its bytes, and its name for messages."""
         module = import_module(f"dragoman.documents.formats.{self.module}")
-        return cast(Reader, module.read)
+        read = partial(module.read, options=options) if self.bilingual else module.read
+        return cast(Reader, read)(data, name)
 
 
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
+    Format("po", (".po", ".pot"), "po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
     b"%PDF-": ("a PDF", "a PDF has no paragraphs to translate; translate the document it was made from, such as the "
@@ -90,7 +97,9 @@ def detect(data: bytes, name: str) -> Format | None:
     return next((one for one in FORMATS if one.is_content is not None and one.is_content(data)), by_suffix)
 
 
-def read_document(data: bytes, name: str, format_name: str | None = None) -> Document:
+def read_document(
+    data: bytes, name: str, format_name: str | None = None, options: ReadOptions = NO_OPTIONS
+) -> Document:
     """Read a document of a given format, or of the one that it has."""
     found = detect(data, name) if format_name is None else find_format(format_name)
     if found is None:
@@ -100,4 +109,4 @@ def read_document(data: bytes, name: str, format_name: str | None = None) -> Doc
             "line, use the format 'text'",
             code="unsupported_document",
         )
-    return found.read(data, name)
+    return found.read(data, name, options)

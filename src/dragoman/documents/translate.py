@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
 
 from dragoman.documents.assembly import Job, Unit, assemble
 from dragoman.documents.placeholders import cut, mask_text, protect_placeholders, remask
@@ -13,6 +16,8 @@ from dragoman.documents.words import Range
 from dragoman.progress import Reporter
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE
+
+TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
 
 
 def translate_segments(
@@ -72,7 +77,7 @@ def make_job(segment: Segment, translator: SentenceTranslator) -> Job:
     protected = sorted(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
     )
-    masked = mask_text(segment.text, protected)
+    masked = mask_text(segment.text, protected, segment.numbers)
     units, place = list[Unit](), 0
     for start, end in sentence_ranges(masked.text, translator):
         unit = cut(masked, start, end)
@@ -82,9 +87,9 @@ def make_job(segment: Segment, translator: SentenceTranslator) -> Job:
 
 
 def sentence_ranges(text: str, translator: SentenceTranslator) -> Iterator[Range]:
-    """The place of each unit; line breaks, bullets and the spaces around units are outside of them."""
+    """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
     start = 0
-    for line in text.splitlines(keepends=True):
+    for line in chain.from_iterable(map(TAB.split, text.splitlines(keepends=True))):
         bullet = BEFORE_LINE.match(line)
         if bullet is not None and (content := line[bullet.end() :].rstrip()):
             place = start + bullet.end()
