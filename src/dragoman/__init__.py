@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.api import train as train
     from dragoman.config import Recipe as Recipe
     from dragoman.data.corpora.corpus import Corpus as Corpus
+    from dragoman.documents.files import translate_document as translate_document
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
     from dragoman.models import Bottleneck as Bottleneck
@@ -43,6 +44,7 @@ _MODULES = {  # of the public names, as above
     "api": "average evaluate finish import_model plan prepare train",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
+    "documents.files": "translate_document",
     "errors": "DragomanError",
     "models": "AttentionMaps Bottleneck Convolutional Recurrent Transformer",
     "nn": "Packed Padded",

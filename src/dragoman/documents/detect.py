@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final, cast
 
 from dragoman.documents.segment import Document, ReadOptions
 from dragoman.errors import DocumentError
 from dragoman.values import suggest
 
+ZIP: Final = b"PK\x03\x04"
+START_BYTES: Final = 8192  # enough to recognize a format that is not a zip archive
 Reader = Callable[[bytes, str], Document]
 NO_OPTIONS: Final = ReadOptions()
 
@@ -26,12 +28,12 @@ def begins(pattern: bytes) -> Callable[[bytes], bool]:
         rb"(?:\xef\xbb\xbf)?(?:\s|<\?xml[^>]{0,200}\?>|<!--(?:[^-]|-(?!->)){0,4000}-->)*(?:" + pattern + rb")",
         re.IGNORECASE,
     )
-    return lambda data: start.match(data[:8192]) is not None
+    return lambda data: start.match(data[:START_BYTES]) is not None
 
 
 def zip_names(data: bytes) -> list[str]:
     """The names of the parts of a zip archive; empty if it is not one, or damaged."""
-    if not data.startswith(b"PK\x03\x04"):
+    if not data.startswith(ZIP):
         return []
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -63,11 +65,14 @@ class Format:
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
+    Format("json", (".json", ".arb"), "json"),
+    Format("yaml", (".yaml", ".yml"), "yaml"),
+    Format("properties", (".properties",), "properties"),
     Format("po", (".po", ".pot"), "po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
-    b"%PDF-": ("a PDF", "a PDF has no paragraphs to translate; translate the document it was made from, such as the "
-               ".docx, or save its text with pdftotext"),
+    b"%PDF-": ("a PDF", "it has letters at places on a page, not text; translate the document that it was made "
+               "from, such as a .docx, or extract its text with pdftotext"),
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         "a legacy or an encrypted Microsoft Office document", "open it in an office suite and save it as .docx, "
         ".pptx or .xlsx without a password"),
@@ -81,7 +86,7 @@ def find_format(name: str) -> Format:
         if one.name == name:
             return one
     raise DocumentError(
-        f"unknown format {name!r}{suggest(name, [one.name for one in FORMATS])}", code="unsupported_document"
+        f"unknown format {name!r}{suggest(name, [one.name for one in FORMATS])}", code="unsupported_format"
     )
 
 
@@ -89,12 +94,22 @@ def detect(data: bytes, name: str) -> Format | None:
     """The format of a file with these bytes; None if it is none of them. Raise if it is one that is not supported."""
     for start, (kind, advice) in ADVICE.items():
         if data.startswith(start):
-            raise DocumentError(f"{name} is {kind}, which is not supported: {advice}", code="unsupported_document")
+            raise DocumentError(f"{name} is {kind}, which is not supported: {advice}", code="unsupported_format")
     suffix = PurePath(name).suffix.lower()
     by_suffix = next((one for one in FORMATS if suffix in one.suffixes), None)
-    if by_suffix is not None and by_suffix.is_content is None:  # its content says nothing: text, JSON, ...
-        return by_suffix
+    if by_suffix is not None and by_suffix.is_content is None and not data.startswith(ZIP):
+        return by_suffix  # content says nothing about text, JSON, ...
     return next((one for one in FORMATS if one.is_content is not None and one.is_content(data)), by_suffix)
+
+
+def detect_file(path: Path) -> Format | None:
+    """The format of a file."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(START_BYTES)
+            return detect(start + file.read() if start.startswith(ZIP) else start, str(path))
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}: {error.strerror}", code="file_unreadable") from None
 
 
 def read_document(
@@ -107,6 +122,6 @@ def read_document(
         raise DocumentError(
             f"{name} is not a document that can be translated; supported are {supported}; to translate it line by "
             "line, use the format 'text'",
-            code="unsupported_document",
+            code="unsupported_format",
         )
     return found.read(data, name, options)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 
 from dragoman.errors import SearchError
 from dragoman.search.constraints.terms import Terms
+from dragoman.search.types import SearchInterruptedError
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.result import Translation
 
@@ -54,6 +55,8 @@ class ModelTranslator:
         options: TranslationOptions = {**self.options, "terms": terms, "alignment": alignment}
         try:
             found = list(self.translator.stream(texts, **options))
+        except SearchInterruptedError:
+            raise
         except (SearchError, ImportError):  # no such engine, PyTorch is not installed, or constraints with sampling
             return None
         return iter(found)

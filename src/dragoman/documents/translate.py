@@ -21,16 +21,22 @@ TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
 
 
 def translate_segments(
-    segments: Sequence[Segment], translator: SentenceTranslator, reporter: Reporter | None = None
+    segments: Sequence[Segment],
+    translator: SentenceTranslator,
+    reporter: Reporter | None = None,
+    name: str = "document",
 ) -> Report:
-    """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported."""
+    """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported.
+
+    `name` is the title of the progress that `reporter` shows.
+    """
     jobs = [make_job(segment, translator) if segment.translate else None for segment in segments]
     units = [unit for job in jobs if job is not None for unit in job.units if unit.translate]
     aligned = any(
         span.kind != "protected" for job in jobs if job is not None for span in job.segment.spans
     )  # only markup needs an alignment
     if reporter is not None:
-        reporter.start_stage("translating", len(units), "sentences")
+        reporter.start_stage(name, len(units), "sentences")
     failed = []
     for unit, translation in zip(units, translate_units(units, translator, aligned), strict=True):
         if not unit.accept(translation):

@@ -92,6 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for shift, side in enumerate(("en", "de")):
             text = "".join(f"{LINES[(i + shift) % 6]} {i}\n" for i in range(count))
             (place / f"{stem}.{side}").write_text(text, encoding="utf-8")
+    (place / "page.html").write_text("<p>The <b>box</b> is old.</p>\n", encoding="utf-8")
     (place / "wsj_0001.mrg").write_text(TREE, encoding="utf-8")
     (place / "test.txt").write_text("The box is old .\n", encoding="utf-8")
     (place / "test.trees").write_text("(S (NP XX XX )NP (VP XX (ADJP XX )ADJP )VP XX )S\n", encoding="utf-8")

@@ -5,13 +5,13 @@ import re
 
 import pytest
 from lxml import html as lxml_html
-from tests.raising import raises
-from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.formats import html
 from dragoman.documents.markup import scan
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
+from raising import raises
+from word_by_word import WordByWord, backward
 
 PAGE = """\ufeff<!DOCTYPE html>
 <html lang=en><head><title>My page</title><meta name="description" content="All &amp; more">

@@ -7,12 +7,12 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.projection import best_range
 from dragoman.documents.segment import Segment, SegmentBuilder, render
 from dragoman.documents.translate import translate_segments
 from dragoman.documents.words import space_ranges, word_ranges
+from word_by_word import WordByWord, backward
 
 
 def parse(markup: str) -> Segment:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from tests.word_by_word import WordByWord, backward
-
 from dragoman.documents.segment import Segment, render
 from dragoman.documents.translate import translate_segments
+from word_by_word import WordByWord, backward
 
 
 def translate(text: str, translator: WordByWord) -> str | None:
