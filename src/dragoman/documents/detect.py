@@ -68,6 +68,7 @@ FORMATS: Final = (
     Format("json", (".json", ".arb"), "json"),
     Format("yaml", (".yaml", ".yml"), "yaml"),
     Format("properties", (".properties",), "properties"),
+    Format("xliff", (".xlf", ".xliff"), "xliff", begins(rb"<(?:\w+:)?xliff[\s>]"), bilingual=True),
     Format("po", (".po", ".pot"), "po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
