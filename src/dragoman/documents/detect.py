@@ -69,6 +69,7 @@ FORMATS: Final = (
     Format("yaml", (".yaml", ".yml"), "yaml"),
     Format("properties", (".properties",), "properties"),
     Format("xliff", (".xlf", ".xliff"), "xliff", begins(rb"<(?:\w+:)?xliff[\s>]"), bilingual=True),
+    Format("tmx", (".tmx",), "tmx", begins(rb"(?:<!doctype\s+tmx[^>]*>\s*)?<tmx[\s>]"), bilingual=True),
     Format("po", (".po", ".pot"), "po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do

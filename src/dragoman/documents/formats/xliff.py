@@ -92,8 +92,8 @@ class XliffDocument:
         elif unit.element.get("approved") == "yes":
             changes = {"approved": "no"}
         if changes:
-            tag = unit.element.tag
-            yield tag.start, tag.end, with_attributes(self.text, tag, changes)
+            own = unit.element.tag
+            yield own.start, own.end, with_attributes(self.text, own, changes)
 
     def _content(self, unit: Unit, targets: Sequence[Target | None]) -> str:
         """The content of a target; segments without a translation are empty."""

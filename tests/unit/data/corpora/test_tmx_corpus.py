@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from tests.raising import raises
+
+from dragoman.data.corpora.corpus import Corpus
+from dragoman.data.corpora.reader import read_pairs, read_pairs_with_languages
+from dragoman.errors import DataError
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "localization"
+
+
+def pairs(path: Path, source: str = "en", target: str = "de", size: int = 2) -> list[tuple[str, str]]:
+    corpus = Corpus(path, form="tmx", source_key=source, target_key=target)
+    return [pair for sources, targets in read_pairs(corpus, size) for pair in zip(sources, targets, strict=True)]
+
+
+def test_units_with_both_languages_are_pairs(tmp_path: Path) -> None:
+    assert pairs(FIXTURES / "omegat.tmx") == [("The bench is wet.", "Die Bank ist nass.")]
+    assert pairs(FIXTURES / "europe.tmx", "en", "fr") == [("a spade", "une bêche"), ("two rakes", "deux râteaux")]
+    assert pairs(FIXTURES / "trados_utf16.tmx", "EN_us", "de") == [
+        ("Good morning, gardener.", "Guten Morgen, Gärtner.")
+    ]
+    packed = tmp_path / "x.tmx.gz"
+    packed.write_bytes(gzip.compress((FIXTURES / "europe.tmx").read_bytes()))
+    assert pairs(packed, "de", "fr") == [("ein Spaten", "une bêche")]
+
+
+def test_inline_codes_are_left_out(tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="{}"><seg>a <bpt i="1">&lt;b></bpt>b <hi>c<ph>x</ph></hi><ept i="1"/> d</seg></tuv>'
+    (tmp_path / "x.tmx").write_text(
+        '<tmx version="1.4"><header/><body>' + unit.format("en") + unit.format("de")[4:] + "</tu></body></tmx>"
+    )
+    assert pairs(tmp_path / "x.tmx") == [("a b c d", "a b c d")]
+
+
+def test_the_language_of_a_corpus(tmp_path: Path) -> None:
+    corpus = Corpus(FIXTURES / "europe.tmx", form="tmx", source_key="en", target_key="fr", to="fr")
+    ((_, _, languages),) = read_pairs_with_languages(corpus, 9)
+    assert languages == ["fr", "fr"]
+
+
+def test_errors(tmp_path: Path) -> None:
+    with raises(DataError, "missing_key", "en and de"):
+        Corpus(FIXTURES / "omegat.tmx", form="tmx")
+    with raises(DataError, "no_data", "EN-GB, FR-FR, de-DE"):
+        pairs(FIXTURES / "europe.tmx", "en", "it")
+    whole = (FIXTURES / "omegat.tmx").read_bytes()
+    (tmp_path / "x.tmx").write_bytes(whole[:-30])
+    with raises(DataError, "wrong_file_format", "x.tmx"):
+        pairs(tmp_path / "x.tmx")
+    (tmp_path / "x.tmx").write_bytes(
+        b'<!DOCTYPE tmx [<!ENTITY a "a"><!ENTITY b "&a;&a;">]>' + whole[whole.index(b"<tmx ") :]
+    )
+    assert pairs(tmp_path / "x.tmx")  # entities are not expanded
+
+
+@pytest.mark.parametrize("units", [60_000])
+def test_memory_is_bounded(tmp_path: Path, units: int) -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>number {} of many</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>\n'
+    with (tmp_path / "x.tmx").open("w") as file:
+        file.write('<tmx version="1.4"><header/><body>')
+        file.writelines(unit.format(i, i) for i in range(units))
+        file.write("</body></tmx>")
+    corpus = Corpus(tmp_path / "x.tmx", form="tmx", source_key="en", target_key="de")
+    tracemalloc.start()
+    count = sum(len(sources) for sources, _ in read_pairs(corpus, 1000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == units and peak < 8 << 20
