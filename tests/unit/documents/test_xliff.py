@@ -76,8 +76,8 @@ def test_inline_elements_move_with_the_words() -> None:
     )
     angular = translate((FIXTURES / "angular.xlf").read_bytes(), back).decode()
     assert (
-        '<x id="START_BOLD_TEXT" ctype="x-b" equiv-text="&lt;b&gt;"/>GARDEN OUR<x id="CLOSE_BOLD_TEXT" ctype="x-b" '
-        'equiv-text="&lt;/b&gt;"/>! TO WELCOME <x id="INTERPOLATION" equiv-text="{{ name }}"/>, HELLO</target>'
+        '<x id="START_BOLD_TEXT" ctype="x-b" equiv-text="&lt;b&gt;"/>GARDEN<x id="CLOSE_BOLD_TEXT" ctype="x-b" '
+        'equiv-text="&lt;/b&gt;"/>! OUR TO WELCOME <x id="INTERPOLATION" equiv-text="{{ name }}"/>, HELLO</target>'
     ) in angular
 
 
