@@ -70,6 +70,9 @@ FORMATS: Final = (
     Format("properties", (".properties",), "properties"),
     Format("xliff", (".xlf", ".xliff"), "xliff", begins(rb"<(?:\w+:)?xliff[\s>]"), bilingual=True),
     Format("tmx", (".tmx",), "tmx", begins(rb"(?:<!doctype\s+tmx[^>]*>\s*)?<tmx[\s>]"), bilingual=True),
+    Format("srt", (".srt",), "srt", begins(rb"\d+\s*\r?\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->")),
+    Format("vtt", (".vtt",), "vtt", begins(rb"WEBVTT[ \t\r\n]")),
+    Format("ass", (".ass", ".ssa"), "ass", begins(rb"\[Script Info\]")),
     Format("po", (".po", ".pot"), "po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
