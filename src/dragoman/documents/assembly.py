@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dragoman.documents.placeholders import MaskedText
-from dragoman.documents.projection import AlignedText, project
+from dragoman.documents.projection import AlignedText, AlignedUnit, project
 from dragoman.documents.report import Problem, SegmentResult
 from dragoman.documents.segment import Segment, Span, Target
-from dragoman.documents.words import Range, link_parts, space_ranges, split_parts, word_ranges
+from dragoman.documents.words import (
+    Range,
+    link_parts,
+    part_weights,
+    space_ranges,
+    split_parts,
+    token_ranges,
+    word_ranges,
+)
 from dragoman.translation.result import Translation
 
 
@@ -131,23 +141,40 @@ def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    source_words: list[Range] = []
-    target_words: list[Range] = []
+    words: tuple[list[Range], list[Range]] = ([], [])
+    parts: tuple[list[Range], list[Range]] = ([], [])
     links: list[Range] = []
-    units: list[tuple[Range, Range]] = []
+    units: list[AlignedUnit] = []
     at = [0, 0]  # the place of the unit in both texts
-    n_parts = [0, 0]
     for unit in job.units:
         at = [place + len(unit.before) for place in at]
         own_source, own_target, own_links = unit.align()
-        links += [(s + len(source_words), t + len(target_words)) for s, t in own_links]
-        before = tuple(n_parts)
-        for side, (words, own, text) in enumerate(
-            ((source_words, own_source, source), (target_words, own_target, target))
-        ):
+        links += [(s + len(words[0]), t + len(words[1])) for s, t in own_links]
+        first = len(parts[0]), len(parts[1])
+        for side, own, text in ((0, own_source, source), (1, own_target, target)):
             shifted = [(start + at[side], end + at[side]) for start, end in own]
-            words += shifted
-            n_parts[side] += sum(len(split_parts(text, word)) for word in shifted)
-        units.append(((before[0], n_parts[0]), (before[1], n_parts[1])))
+            words[side].extend(shifted)
+            parts[side].extend(part for word in shifted for part in split_parts(text, word))
+        ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
+        units.append(AlignedUnit(*ranges, *token_weights(unit, at, parts, ranges)))
         at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]
-    return AlignedText(source, target, *link_parts(source, target, source_words, target_words, links), units)
+    return AlignedText(source, target, *link_parts(source, target, *words, links), units)
+
+
+def token_weights(
+    unit: Unit, at: Sequence[int], parts: tuple[list[Range], list[Range]], ranges: tuple[Range, Range]
+) -> tuple[Any, list[Range]]:
+    """The attention of each target token of a unit to its source parts, and the target parts of each token."""
+    one = unit.translation
+    if one is None or one.alignment_weights is None:
+        return None, []
+    tokens = token_ranges(unit.masked.text, one.source_tokens), token_ranges(one.text, one.tokens)
+    if tokens[0] is None or tokens[1] is None:
+        return None, []
+    own = [(start - at[0], end - at[0]) for start, end in parts[0][slice(*ranges[0])]]
+    weights = part_weights(one.alignment_weights, tokens[0], own)
+    starts = [start - at[1] for start, _ in parts[1][slice(*ranges[1])]]
+    ends = [end - at[1] for _, end in parts[1][slice(*ranges[1])]]
+    first = ranges[1][0]
+    found = [(first + bisect_right(ends, start), first + bisect_left(starts, end)) for start, end in tokens[1]]
+    return weights, found

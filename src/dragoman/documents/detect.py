@@ -65,6 +65,7 @@ class Format:
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
+    Format("markdown", (".md", ".markdown"), "markdown"),
     Format("json", (".json", ".arb"), "json"),
     Format("yaml", (".yaml", ".yml"), "yaml"),
     Format("properties", (".properties",), "properties"),

@@ -108,6 +108,10 @@ class SegmentBuilder:
     def add_text(self, text: str) -> None:
         """Add translatable text."""
         if self.collapse:
+            if text[:1] in (" ", "\t", "\r", "\n") and self._ends_with_point():
+                last = self.spans[-1]
+                self.spans[-1] = replace(last, open=last.open + text[0])
+                text = text.lstrip()
             words = text.split()
             joined = " ".join(words)
             if text[:1].isspace() and self.text and not self.text[-1].isspace():
@@ -116,6 +120,12 @@ class SegmentBuilder:
                 joined += " "
             text = joined
         self.text += text
+
+    def _ends_with_point(self) -> bool:
+        """Whether the last element is a point after a space: the space after it is a part of it, and moves along."""
+        last = self.spans[-1] if self.spans else None
+        at_end = last is not None and last.kind == "point" and last.start == len(self.text)
+        return at_end and (not self.text or self.text[-1].isspace())
 
     def add_point(self, markup: str, at: int | None = None, name: str = "") -> None:
         """Add markup that encloses nothing."""

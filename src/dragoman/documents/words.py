@@ -2,7 +2,8 @@
 
 The translator aligns words separated by spaces (single tokens in scripts without spaces). Spans need finer units: a
 bold word before a comma does not make the comma bold. So words are divided into parts, runs of letters and single
-punctuation marks, and the links between two words become links between their parts.
+punctuation marks, and the links between two words become links between their parts. Between letters, the attention
+itself says more than links do, and is kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any
 
 from dragoman.text.word_groups import group_tokens, is_visible, spell
 
@@ -34,6 +36,44 @@ def word_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
         ranges.append((visible[first], visible[last] + 1) if name else (0, 0))
         first = last + 1
     return ranges
+
+
+def token_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
+    """The place in `text` of each token; of tokens for single bytes, that of their word. None as in `word_ranges`."""
+    words = word_ranges(text, tokens)
+    if words is None or "".join(spell(tokens).split()) != "".join(text.split()):
+        return None
+    ranges, places = [(0, 0)] * len(tokens), iter(words)
+    for group in group_tokens(tokens):
+        if not any(is_visible(tokens[i]) for i in group):
+            continue
+        start, end = next(places)
+        sizes = ["".join(spell([tokens[i]]).split()) for i in group]
+        exact = "".join(sizes) == text[start:end]
+        for i, size in zip(group, sizes, strict=True):
+            ranges[i] = (start, start + len(size)) if exact else (start, end)
+            start += len(size) if exact else 0
+    return ranges
+
+
+def part_weights(weights_TS: Any, tokens: Sequence[Range], parts: Sequence[Range]) -> Any:
+    """Attention `[T, P]` from attention to source tokens `[T, S]`: of each target token to parts; rows sum to 1 or 0.
+
+    The weight of a token that is in several parts is divided among them by their length.
+    """
+    import numpy as np
+
+    shares = np.zeros((len(tokens), len(parts)))
+    first = 0
+    for i, (start, end) in enumerate(tokens):
+        while first < len(parts) and parts[first][1] <= start:
+            first += 1
+        for p in range(first, len(parts)):
+            if parts[p][0] >= end:
+                break
+            shares[i, p] = (min(end, parts[p][1]) - max(start, parts[p][0])) / (end - start)
+    pooled = np.asarray(weights_TS, dtype=np.float64) @ shares
+    return pooled / np.maximum(pooled.sum(1, keepdims=True), 1e-12)
 
 
 def space_ranges(text: str) -> list[Range]:

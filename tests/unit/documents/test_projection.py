@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from dragoman.documents.projection import best_range
 from dragoman.documents.segment import Segment, SegmentBuilder, render
 from dragoman.documents.translate import translate_segments
-from dragoman.documents.words import space_ranges, word_ranges
+from dragoman.documents.words import part_weights, space_ranges, split_parts, token_ranges, word_ranges
+from dragoman.translation.result import Translation
 from word_by_word import WordByWord, backward
 
 
@@ -112,6 +115,31 @@ def test_best_range_is_that_of_an_exhaustive_search() -> None:
     ranges = [(sum(values[a:b]), a, b) for a in range(len(values)) for b in range(a + 1, len(values) + 1)]
     assert best_range(values)[0] == max(ranges)[0]
     assert best_range([-1.0, -2.0]) == (0.0, 0, 0)
+
+
+def test_attention_is_pooled_from_tokens_to_parts() -> None:
+    text, tokens = "ab cd, e", ["▁a", "b", "▁cd,", "▁", "e"]
+    places = token_ranges(text, tokens)
+    assert places == [(0, 1), (1, 2), (3, 6), (7, 7), (7, 8)]
+    parts = [part for word in space_ranges(text) for part in split_parts(text, word)]
+    assert parts == [(0, 2), (3, 5), (5, 6), (7, 8)]
+    weights = np.array([[0.1, 0.2, 0.3, 0.3, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
+    expected = np.array([[0.3, 0.2, 0.1, 0.1], [0, 0, 0, 0]]) / np.array([[0.7], [1]])
+    np.testing.assert_allclose(part_weights(weights, places, parts), expected)
+    assert token_ranges("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁x"]) == [(0, 3)] * 4 + [(4, 5)]
+
+
+def test_attention_decides_where_links_are_missing() -> None:
+    """The links say nothing of B and C, but a good share of their attention is on the words of the pair."""
+    links = ((0, 0), (3, 3))
+    weights = np.array([[0.9, 0.1, 0, 0], [0.1, 0.3, 0.3, 0.3], [0.2, 0.2, 0.4, 0.2], [0, 0, 0.1, 0.9]])
+
+    class Attentive(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], alignment: bool) -> Translation:
+            return replace(super().translation(text, lost, alignment), alignment=links, alignment_weights=weights)
+
+    assert translate("a <b>b c</b> d", Attentive()) == "A <b>B C</b> D"
+    assert translate("<b>a</b> b c <i>d</i>", Attentive()) == "<b>A</b> B C <i>D</i>"
 
 
 def test_words_of_tokens_are_found_in_the_text() -> None:

@@ -45,7 +45,6 @@ CLOSES: Final = {  # elements whose end tag may be missing, and the start tags t
 TRANSLATED_ATTRIBUTES: Final = names("alt title placeholder aria-label aria-description aria-placeholder")
 META_NAMES: Final = names("description keywords og:title og:description twitter:title twitter:description")
 BUTTONS: Final = names("submit button reset")
-SPACE: Final = re.compile(r"\s+")
 CHARSET: Final = re.compile(
     rb"""<meta[^>]{1,200}charset\s*=\s*["']?([\w.:-]+)|<\?xml[^>]{1,100}encoding\s*=\s*["']([\w.:-]+)""", re.IGNORECASE
 )
@@ -139,7 +138,7 @@ class Reader:
         for index, token in enumerate(tokens):
             if token.end <= done:
                 continue
-            raw = self.text[max(token.start, start, done) : min(token.end, end)]
+            raw = self.text[max(token.start, start) : min(token.end, end)]
             if is_protected(token):
                 inside = element_content(tokens, index)
                 done = inside[-1].end if inside else token.end
@@ -156,11 +155,7 @@ class Reader:
             elif token.kind == "other" and raw.startswith(CDATA):
                 builder.add_protected(raw[len(CDATA) : -3], raw, token.start, "CDATA")
             else:
-                if token.name in POINTS and builder.text[-1:] in ("", " "):  # with the space that follows it
-                    space = SPACE.match(self.text, token.end, end)
-                    raw += space[0] if space else ""
                 builder.add_point(raw, token.start, token.name)
-                done = token.start + len(raw)
         segment = builder.build(f"{self.elements[-1][0] if self.elements else 'text'} {len(self.slots) + 1}")
         if LETTER.search(segment.text):
             self.slots.append(Slot(start, end, segment, escape_text))
