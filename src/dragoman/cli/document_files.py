@@ -19,6 +19,7 @@ from dragoman.progress import ConsoleReporter, Reporter
 from dragoman.values import plural
 
 if TYPE_CHECKING:
+    from dragoman.documents.files import Extras
     from dragoman.documents.report import Report
     from dragoman.translation.translator import Translator
 
@@ -63,6 +64,8 @@ def translate_files(
     format_name: str | None,
     progress: bool | None,
     options: dict[str, Any],
+    review: str | None = None,
+    bilingual: str | None = None,
 ) -> None:
     """Translate documents to `output`: a file or standard output for one, a directory for several."""
     place = None if output == "-" else Path(output)
@@ -70,8 +73,12 @@ def translate_files(
     reporter: Reporter = ConsoleReporter(transient=True) if shows else Reporter()
     try:
         if len(files) == 1 and not is_folder(files[0]) and not is_directory(output):
-            translate_one(translator, files[0], place, format_name, reporter, options)
+            from dragoman.documents.files import Extras
+
+            extras = Extras.parse(review, bilingual, [files[0], place])
+            translate_one(translator, files[0], place, format_name, reporter, options, extras)
         else:
+            reject_unused(("review", "bilingual"), "there are several documents; translate one at a time")
             translate_many(translator, files, place, format_name, reporter, options)
     finally:
         reporter.close()
@@ -89,6 +96,7 @@ def translate_one(
     format_name: str | None,
     reporter: Reporter,
     options: dict[str, Any],
+    extras: Extras,
 ) -> None:
     """Translate a document, or standard input, to a file or standard output."""
     from dragoman.documents.files import check_separate, read_file, translate_bytes
@@ -99,7 +107,7 @@ def translate_one(
         check_stdout()
     data = sys.stdin.buffer.read() if source is None else read_file(source)
     name = "standard input" if source is None else str(source)
-    written, report = translate_bytes(translator, data, name, format_name, reporter, **options)
+    written, report = translate_bytes(translator, data, name, format_name, reporter, extras.needs_words, **options)
     if output is not None:
         write_output(output, written)
     elif b"\0" in written and sys.stdout.isatty():
@@ -107,6 +115,7 @@ def translate_one(
     else:
         sys.stdout.buffer.write(written)
         sys.stdout.buffer.flush()
+    extras.write(report, translator, name, options)  # type: ignore[arg-type]
     reporter.close()
     show_report(name, report)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.projection import AlignedText, AlignedUnit, project
-from dragoman.documents.report import Problem, SegmentResult
+from dragoman.documents.report import Problem, SegmentResult, WordLinks
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.words import (
     Range,
@@ -97,7 +97,8 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     moves = [(segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks]
     masked = Segment(source.text, tuple(move_span(span, moves) for span in segment.spans))
     places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
-    found = project(masked, align_units(job, source.text, target.text), places)
+    aligned = align_units(job, source.text, target.text)
+    found = project(masked, aligned, places)
     if found is None:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
@@ -106,7 +107,13 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         return result
     moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
     spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])
-    return replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+    back = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in source.masks)
+    words = WordLinks(
+        [move_range(part, back) for part in aligned.source_parts],
+        [move_range(part, moves) for part in aligned.target_parts],
+        sorted(aligned.links),
+    )
+    return replace(result, target=Target(text, spans), unaligned=tuple(unaligned), words=words)
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
@@ -132,11 +139,17 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
 
 def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
     """A span in a text in which ranges (start, length) have been replaced by others of a new length."""
+    start, end = move_range((span.start, span.end), moves)
+    return replace(span, start=start, end=end)
+
+
+def move_range(place: Range, moves: Sequence[tuple[int, int, int]]) -> Range:
+    """The same for a range."""
 
     def move(place: int) -> int:
         return place + sum(new - old for start, old, new in moves if start + old <= place)
 
-    return replace(span, start=move(span.start), end=move(span.end))
+    return move(place[0]), move(place[1])
 
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:

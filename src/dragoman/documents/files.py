@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
+from dragoman.documents.bilingual import SUFFIXES, bilingual_file
 from dragoman.documents.detect import detect_file, find_format, read_document
 from dragoman.documents.report import Report
+from dragoman.documents.review import review_page
 from dragoman.documents.sentences import ModelTranslator
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError, DragomanError, OutputError
 from dragoman.files import MANIFEST, parse_json, sha256, write_output
+from dragoman.modeldir.info import read_info
 from dragoman.progress import Reporter
 from dragoman.search.constraints.terms import Terms
 from dragoman.translation.options import TranslationOptions
@@ -30,6 +33,8 @@ def translate_document(
     output: str | Path,
     *,
     format: str | None = None,  # noqa: A002 - the name of the option on the command line
+    review: str | Path | None = None,
+    bilingual: str | Path | None = None,
     reporter: Reporter | None = None,
     **options: Unpack[TranslationOptions],
 ) -> Report:
@@ -38,14 +43,60 @@ def translate_document(
     `model` is a `Translator` or a model directory. The format is recognized by the content or the suffix, or given as
     `format`. `options` are those of `Translator.translate`, such as `to`, `terms` and `beam`. The report has each
     segment with its translation, and says which need a look.
+
+    `review` is a page to write with both texts side by side; `bilingual` is a file for CAT tools, .xlf or .tmx.
     """
     translator = model if isinstance(model, Translator) else Translator.load(model)
     source, output = Path(source), Path(output)
     check_separate(source, output)
+    extras = Extras.parse(review, bilingual, [source, output])
     data = read_file(source)
-    written, report = translate_bytes(translator, data, str(source), format, reporter, **options)
+    written, report = translate_bytes(translator, data, str(source), format, reporter, extras.needs_words, **options)
     write_output(output, written)
+    extras.write(report, translator, source.name, options)
     return report
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What is written besides a translated document: a review page, and a bilingual file."""
+
+    review: Path | None = None
+    bilingual: Path | None = None
+
+    @classmethod
+    def parse(
+        cls, review: str | Path | None, bilingual: str | Path | None, others: Sequence[Path | None] = ()
+    ) -> Extras:
+        """Check the names before anything is translated; `others` are the files that must not be overwritten."""
+        found = cls(None if review is None else Path(review), None if bilingual is None else Path(bilingual))
+        if found.bilingual is not None and found.bilingual.suffix.lower() not in SUFFIXES:
+            raise OutputError(
+                f"{found.bilingual} has no known suffix; bilingual files are {' or '.join(SUFFIXES)}",
+                code="unsupported_format",
+            )
+        paths = [path for path in (found.review, found.bilingual) if path is not None]
+        taken = [path.absolute() for path in others if path is not None]
+        for path in paths:
+            if path.absolute() in taken:
+                raise OutputError(f"{path} is also an input or output; write to another file", code="output_is_input")
+            taken.append(path.absolute())
+        return found
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether words must be aligned everywhere."""
+        return self.review is not None
+
+    def write(self, report: Report, translator: Translator, name: str, options: TranslationOptions) -> None:
+        """Write the files."""
+        if self.review is not None:
+            write_output(self.review, review_page(report, name))
+        if self.bilingual is not None:
+            info, to = read_info(translator.engines.directory), options.get("to")
+            target = to if isinstance(to, str) else next(iter(info.target_languages), "und")
+            content = bilingual_file(report, self.bilingual.suffix, name, translator.language, target)
+            write_output(self.bilingual, content)
 
 
 def translate_bytes(
@@ -54,11 +105,12 @@ def translate_bytes(
     name: str,
     format_name: str | None = None,
     reporter: Reporter | None = None,
+    align: bool = False,
     **options: Unpack[TranslationOptions],
 ) -> tuple[bytes, Report]:
-    """The translated document, and the report."""
+    """The translated document, and the report; with `align`, all of its words are aligned."""
     document = read_document(data, name, format_name)
-    report = translate_segments(document.segments, ModelTranslator(translator, **options), reporter, name)
+    report = translate_segments(document.segments, ModelTranslator(translator, **options), reporter, name, align)
     return document.write([result.target for result in report.results]), report
 
 

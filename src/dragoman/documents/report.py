@@ -19,12 +19,22 @@ PROBLEMS: dict[Problem, str] = {
 
 
 @dataclass(frozen=True)
+class WordLinks:
+    """The places of words, or of parts of words, in a segment and in its translation, and the links between them."""
+
+    source: Sequence[tuple[int, int]]
+    target: Sequence[tuple[int, int]]
+    links: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
 class SegmentResult:
     """A segment and its translation.
 
     `target` is None if the original was kept: there was nothing to translate, or there was a `problem` with one of its
     sentences. If other sentences of it were translated, `target` has the source of those with a problem. `flags` are
     those of its sentences (`Translation.flags`), `unaligned` the names of tags whose words have no aligned translation.
+    `words` are aligned words, if the translation was aligned.
     """
 
     segment: Segment
@@ -35,6 +45,7 @@ class SegmentResult:
     unmet: tuple[str, ...] = ()
     unaligned: tuple[str, ...] = ()
     retried: bool = False
+    words: WordLinks | None = None
 
     @property
     def needs_review(self) -> bool:

@@ -25,14 +25,15 @@ def translate_segments(
     translator: SentenceTranslator,
     reporter: Reporter | None = None,
     name: str = "document",
+    align: bool = False,
 ) -> Report:
     """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported.
 
-    `name` is the title of the progress that `reporter` shows.
+    `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     """
     jobs = [make_job(segment, translator) if segment.translate else None for segment in segments]
     units = [unit for job in jobs if job is not None for unit in job.units if unit.translate]
-    aligned = any(
+    aligned = align or any(
         span.kind != "protected" for job in jobs if job is not None for span in job.segment.spans
     )  # only markup needs an alignment
     if reporter is not None:

@@ -31,6 +31,16 @@ def test_a_document_goes_to_a_file_or_to_standard_output(model: Path, page: Path
     assert run_command("translate", model, "--format", "html", "--beam", 1, given=PAGE).stdout == written
 
 
+def test_a_review_page_and_a_bilingual_file(model: Path, page: Path, tmp_path: Path) -> None:
+    extras = ["--review", tmp_path / "review.html", "--bilingual", tmp_path / "page.xlf"]
+    done = run_command("translate", model, page, "-o", tmp_path / "out.html", "--beam", 1, *extras)
+    assert done.returncode == 0, done.stderr
+    assert b"one two three" in (tmp_path / "review.html").read_bytes()
+    assert (tmp_path / "page.xlf").read_bytes().count(b"<trans-unit") == 2
+    assert run_command("translate", model, "--text", "one", *extras).returncode == 2
+    assert run_command("translate", model, page, page, "-o", tmp_path / "all", *extras).returncode == 2
+
+
 def test_text_is_line_by_line_as_before(model: Path, page: Path, tmp_path: Path) -> None:
     for arguments in ((page, "--format", "text"), ("-",)):
         done = run_command("translate", model, *arguments, "--beam", 1, given=PAGE)

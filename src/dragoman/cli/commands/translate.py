@@ -36,6 +36,8 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
 @click.option("--format", "format_name", metavar="NAME",
               help="Format of a document, such as html; text is line by line.  [default: by content]")  # fmt: skip
+@click.option("--review", type=NAME, help="HTML page to write with a document and its translation side by side.")
+@click.option("--bilingual", type=NAME, help="File to write with both texts for CAT tools: .xlf or .tmx.")
 @click.option(
     "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations per line, best first."
 )
@@ -82,6 +84,8 @@ def command(
     texts: tuple[str, ...],
     output: str,
     format_name: str | None,
+    review: str | None,
+    bilingual: str | None,
     nbest: int,
     scores: bool,
     alignments: bool,
@@ -127,6 +131,8 @@ def command(
     given = [*sources, *tree_files, *constraint_files(settings)]
     if documents:
         check_document_options()
+    else:
+        reject_unused(("review", "bilingual"), "they are for documents, such as .html")
     place = None if documents else resolve_output(parse_output(output), given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     sampling_values: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -145,7 +151,7 @@ def command(
     translator = Translator.load(directory, language=language, **engine, **models)
     if documents:
         options = {"search": search, "to": to, **settings, **line_constraints.take([])[1]}
-        translate_files(translator, sources, output, format_name, progress, options)
+        translate_files(translator, sources, output, format_name, progress, options, review, bilingual)
         return
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
     translator.parse_trees(aligner)
