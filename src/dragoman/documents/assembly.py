@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dragoman.documents.memory import Match
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.projection import AlignedText, AlignedUnit, project
 from dragoman.documents.report import Problem, SegmentResult, WordLinks
@@ -34,6 +35,8 @@ class Unit:
     places: list[int] = field(default_factory=list)  # of the masks in the translation
     problem: Problem | None = None
     retried: bool = False
+    match: Match | None = None  # in a translation memory
+    approved: bool = False  # its translation is that of the memory
 
     def accept(self, translation: Translation) -> bool:
         """Take a translation if it is not empty and has every mask once."""
@@ -82,10 +85,13 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     result = SegmentResult(
         original,
         problem=next((unit.problem for unit in job.units if unit.problem), None),
-        confidence=min((one.confidence for one in done), default=None),
+        confidence=min(
+            (unit.translation.confidence for unit in job.units if unit.translation and not unit.approved), default=None
+        ),
         flags=tuple(dict.fromkeys(flag for one in done for flag in one.flags)),
         unmet=tuple(phrase for one in done for phrase in one.unmet),
         retried=any(unit.retried for unit in job.units),
+        matches=tuple(unit.match for unit in job.units if unit.match is not None),
     )
     if original.bilingual and result.problem is not None:
         return result
@@ -113,7 +119,8 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         [move_range(part, moves) for part in aligned.target_parts],
         sorted(aligned.links),
     )
-    return replace(result, target=Target(text, spans), unaligned=tuple(unaligned), words=words)
+    approved = all(unit.approved for unit in job.units if unit.translate)
+    return replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned), words=words)
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -84,6 +84,12 @@ ADVICE: Final = {  # files that are recognized and rejected: their first bytes, 
         ".pptx or .xlsx without a password"),
     b"{\\rtf": ("an RTF document", "open it in an office suite and save it as .docx"),
 }  # fmt: skip
+
+
+def read_translations(data: bytes, name: str, found: Format, options: ReadOptions) -> Iterator[tuple[str, str]]:
+    """The sources and translations of a bilingual document."""
+    module = import_module(f"dragoman.documents.formats.{found.module}")
+    return cast(Iterator[tuple[str, str]], module.read_pairs(data, name, options))
 
 
 def find_format(name: str) -> Format:

@@ -8,7 +8,9 @@ from itertools import chain
 from typing import Final
 
 from dragoman.documents.assembly import Job, Unit, assemble
+from dragoman.documents.memory import Memory
 from dragoman.documents.placeholders import cut, mask_text, protect_placeholders, remask
+from dragoman.documents.prefill import prefill
 from dragoman.documents.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
@@ -26,13 +28,19 @@ def translate_segments(
     reporter: Reporter | None = None,
     name: str = "document",
     align: bool = False,
+    memory: Memory | None = None,
 ) -> Report:
     """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported.
 
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
+    Sentences that `memory` has are taken from there.
     """
     jobs = [make_job(segment, translator) if segment.translate else None for segment in segments]
-    units = [unit for job in jobs if job is not None for unit in job.units if unit.translate]
+    if memory is not None:
+        prefill([job for job in jobs if job is not None], memory)
+    units = [
+        unit for job in jobs if job is not None for unit in job.units if unit.translate and unit.translation is None
+    ]
     aligned = align or any(
         span.kind != "protected" for job in jobs if job is not None for span in job.segment.spans
     )  # only markup needs an alignment

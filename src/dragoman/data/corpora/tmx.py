@@ -16,7 +16,9 @@ LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 CODE: Final = frozenset(("bpt", "ept", "ph", "it", "ut"))  # inline elements with codes of the original document
 
 
-def read_tmx(path: Path, source: str, target: str, open_file: OpenFile = open_binary) -> Iterator[tuple[str, str]]:
+def read_tmx(
+    path: Path, source: str, target: str, open_file: OpenFile = open_binary, may_be_empty: bool = False
+) -> Iterator[tuple[str, str]]:
     """The units that have both languages, in order, as text without inline elements; line breaks become spaces.
 
     Regions are ignored where the file has others: "pt" finds "pt-BR".
@@ -35,7 +37,7 @@ def read_tmx(path: Path, source: str, target: str, open_file: OpenFile = open_bi
         parser.close()
     except etree.XMLSyntaxError as error:
         raise DataError(f"{path} is not well-formed TMX: {error}", code="wrong_file_format") from None
-    if not found:
+    if not found and not may_be_empty:
         languages = ", ".join(sorted(seen)) or "none"
         raise DataError(
             f"{path} has no unit with both {source!r} and {target!r}; its languages are: {languages}", code="no_data"

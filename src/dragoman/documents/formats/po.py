@@ -135,6 +135,8 @@ def read(data: bytes, name: str, options: ReadOptions) -> PoDocument:
 def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
     """The messages with their translations, without fuzzy and obsolete ones."""
     _, _, entries = read_entries(data, name)
+    header = next((one for one in entries if is_header(one)), None)
+    check_language(name, header_fields(header).get("language", ""), options.target)
     for entry in entries:
         if "fuzzy" in entry.flags or is_header(entry):
             continue

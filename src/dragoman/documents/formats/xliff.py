@@ -114,14 +114,10 @@ def read(data: bytes, name: str, options: ReadOptions) -> XliffDocument:
     """Read an XLIFF file. Units with a translation are left unless `retranslate` is set, as is `translate="no"`."""
     text, encoding, root = read_root(data, name)
     files = named(root.children, "file")
-    edits: list[Edit] = []
-    for element in [root] if version(root) > 1 else files:
-        source, target = ("srcLang", "trgLang") if version(root) > 1 else ("source-language", "target-language")
-        check_language(name, element.get(source), options.source, "source")
-        check_language(name, element.get(target), options.target)
-        if options.target and not element.get(target):
-            tag = element.tag
-            edits.append((tag.start, tag.end, with_attributes(text, tag, {target: options.target})))
+    edits = [
+        (tag.start, tag.end, with_attributes(text, tag, {attribute: options.target}))
+        for tag, attribute in check_languages(root, name, options)
+    ]
     units = [
         unit
         for file in files
@@ -134,6 +130,7 @@ def read(data: bytes, name: str, options: ReadOptions) -> XliffDocument:
 def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
     """The sources with their translations, without inline elements."""
     text, _, root = read_root(data, name)
+    check_languages(root, name, options)
     for file in named(root.children, "file"):
         for unit in find_units(text, file, True, version(root)):
             if unit.target is None or not is_translated(text, unit):
@@ -156,6 +153,16 @@ def read_root(data: bytes, name: str) -> tuple[str, Encoding, Element]:
     if root.name != "xliff":
         raise DocumentError(f"{name} is not XLIFF: its root is <{root.name}>", code="damaged_document")
     return text, encoding, root
+
+
+def check_languages(root: Element, name: str, options: ReadOptions) -> list[tuple[Token, str]]:
+    """Raise if a file is in other languages; return the tags that lack the target language, and its attribute."""
+    source, target = ("srcLang", "trgLang") if version(root) > 1 else ("source-language", "target-language")
+    elements = [root] if version(root) > 1 else named(root.children, "file")
+    for element in elements:
+        check_language(name, element.get(source), options.source, "source")
+        check_language(name, element.get(target), options.target)
+    return [(one.tag, target) for one in elements if options.target and not one.get(target)]
 
 
 def version(root: Element) -> int:
