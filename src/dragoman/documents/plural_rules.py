@@ -29,6 +29,7 @@ RULES: Final = {  # as msginit writes them; languages that are not here have one
     "nplurals=2; plural=(n%10!=1 || n%100==11);": "is",
     "nplurals=2; plural=(n==1 || n%10==1 ? 0 : 1);": "mk",
 }
+COMMON: Final = (10, 20, 30, 5, 6, 25, 50, 2, 3, 100)
 DEFAULT_RULE: Final = "nplurals=2; plural=(n != 1);"
 
 
@@ -41,9 +42,8 @@ class PluralForms:
     form: Callable[[int], int]
 
     def numbers(self, form: int) -> tuple[int, ...]:
-        """Numbers that go with a form, the best examples first: with four digits, which texts rarely have."""
-        candidates = [*range(4831, 9831, 1153), *range(4800, 4932), *range(200)]
-        return tuple(dict.fromkeys(n for n in candidates if self.form(n) == form))[:8]
+        """Numbers that go with a form; first those that even small models copy."""
+        return tuple(dict.fromkeys(n for n in (*COMMON, *range(200)) if self.form(n) == form))[:8]
 
     def is_only_one(self, form: int) -> bool:
         """Whether a form is for the number 1 alone (and perhaps 0)."""
