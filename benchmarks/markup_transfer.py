@@ -36,7 +36,7 @@ from dragoman.documents.assembly import Job, Unit, align_units
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.projection import AlignedText, AlignedUnit, project
 from dragoman.documents.segment import Segment, Span
-from dragoman.documents.words import link_parts
+from dragoman.documents.words import link_parts, split_parts
 from dragoman.evaluation.alignment_error import read_gold
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.alignment import align
@@ -99,7 +99,10 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
 def projected(pair: Pair, first: int, last: int, gold: bool = False) -> set[int]:
     """The target words of the span of source words `first` to `last`, by the projection of documents."""
     if gold:
-        parts = link_parts(*pair.texts, *pair.places, pair.gold)
+        words = (
+            [split_parts(text, word) for word in words] for text, words in zip(pair.texts, pair.places, strict=True)
+        )
+        parts = link_parts(*pair.texts, *words, pair.gold)
         aligned = AlignedText(*pair.texts, *parts, [AlignedUnit((0, len(parts[0])), (0, len(parts[1])))])
     else:
         unit = Unit(MaskedText(pair.texts[0]), "", translation=pair.translation)

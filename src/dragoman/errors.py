@@ -8,7 +8,9 @@ with code 2. Each class is also the built-in exception that fits it, so that `ex
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, Final
+
+PACKAGE_EXTRAS: Final = dict.fromkeys(("torch", "safetensors", "tokenizers", "rich"), "train")
 
 
 class DragomanError(Exception):
@@ -80,6 +82,12 @@ class MissingExtraError(DragomanError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'dragoman[{extra}]'")
+
+
+def missing_extra(error: ModuleNotFoundError, purpose: str) -> MissingExtraError | None:
+    """The error that names the pip line, if the missing package belongs to an extra."""
+    package = (error.name or "").partition(".")[0]
+    return MissingExtraError(package, PACKAGE_EXTRAS[package], purpose) if package in PACKAGE_EXTRAS else None
 
 
 class SearchError(DragomanError, ValueError):

@@ -93,12 +93,17 @@ def check_uncompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
     yield from blocks
 
 
+def has_more(handle: int) -> bool:
+    """Whether a pipe or terminal has bytes now; Windows cannot tell, so each read is passed on alone."""
+    return sys.platform != "win32" and bool(select.select([handle], [], [], 0)[0])
+
+
 def read_available(source: IO[bytes]) -> Iterator[bytes]:
     """The bytes that a pipe or terminal has now; wait only if it has none."""
     handle, ended = source.fileno(), False
     while not ended:
         held = bytearray()
-        while not held or (len(held) < MAX_BATCH_BYTES and select.select([handle], [], [], 0)[0]):
+        while not held or (len(held) < MAX_BATCH_BYTES and has_more(handle)):
             try:
                 block = os.read(handle, 1 << 16)
             except BlockingIOError:  # another user of the pipe made it non-blocking

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from dragoman.documents.memory import Match
@@ -31,6 +32,7 @@ class Unit:
     masked: MaskedText
     before: str  # white space before it
     translate: bool = True
+    marked: bool = True  # whether markup begins or ends in it, so that its words must be aligned
     translation: Translation | None = None
     places: list[int] = field(default_factory=list)  # of the masks in the translation
     problem: Problem | None = None
@@ -57,14 +59,23 @@ class Unit:
         masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.places, strict=True))
         return MaskedText(self.translation.text, tuple(masks))
 
+    @cached_property
+    def words(self) -> tuple[list[Range] | None, list[Range] | None]:
+        """The words of source and target, as their tokens form them; None if they are not known, or not needed."""
+        one = self.translation
+        if one is None or not self.marked:
+            return None, None
+        return word_ranges(self.masked.text, one.source_tokens), word_ranges(one.text, one.tokens)
+
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
         translation = self.translation
+        if not self.marked:  # it stays in one piece
+            return [(0, len(self.masked.text))], [(0, len(self.target.text))], [(0, 0)]
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
-        source = word_ranges(self.masked.text, translation.source_tokens)
-        target = word_ranges(translation.text, translation.tokens)
+        source, target = self.words
         if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
             return space_ranges(self.masked.text), space_ranges(translation.text), []
         return source, target, translation.alignment or ()
@@ -77,6 +88,7 @@ class Job:
     segment: Segment
     units: list[Unit]
     after: str  # white space at the end
+    align: bool = False  # whether the result has the links between words
 
 
 def assemble(original: Segment, job: Job) -> SegmentResult:
@@ -98,29 +110,32 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     if not done:
         return replace(result, target=Target(original.text, original.spans)) if original.bilingual else result
     segment = job.segment
-    source, target = (join_masked(job, side) for side in (lambda unit: unit.masked, lambda unit: unit.target))
+    target = join_masked(job, lambda unit: unit.target)
+    text = unmask(target, segment)
+    if text.split() == original.text.split() and not original.bilingual:  # nothing but white space has changed
+        return result
+    approved = all(unit.approved for unit in job.units if unit.translate)
+    if not original.spans and not job.align:
+        return replace(result, target=Target(text, approved=approved))
+    source = join_masked(job, lambda unit: unit.masked)
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
-    moves = [(segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks]
-    masked = Segment(source.text, tuple(move_span(span, moves) for span in segment.spans))
+    masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
+    masked = Segment(source.text, tuple(map(masking.span, segment.spans)))
     places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
     aligned = align_units(job, source.text, target.text)
     found = project(masked, aligned, places)
     if found is None:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
-    text = unmask(target, segment)
-    if text.split() == original.text.split() and not original.bilingual:  # nothing but white space has changed
-        return result
-    moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
-    spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])
-    back = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in source.masks)
-    words = WordLinks(
-        [move_range(part, back) for part in aligned.source_parts],
-        [move_range(part, moves) for part in aligned.target_parts],
-        sorted(aligned.links),
+    moves, back = (
+        Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
     )
-    approved = all(unit.approved for unit in job.units if unit.translate)
-    return replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned), words=words)
+    spans = tuple(map(moves.span, projected.spans[: len(original.spans)]))
+    result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
+    if not job.align:
+        return result
+    parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
+    return replace(result, words=WordLinks(*parts, sorted(aligned.links)))
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
@@ -144,24 +159,31 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
     return text + masked.text[place:]
 
 
-def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
-    """A span in a text in which ranges (start, length) have been replaced by others of a new length."""
-    start, end = move_range((span.start, span.end), moves)
-    return replace(span, start=start, end=end)
+class Moves:
+    """How places move in a text in which ranges (start, old length) are replaced by others of a new length."""
 
+    def __init__(self, edits: Iterable[tuple[int, int, int]]) -> None:
+        self.ends, self.shifts = list[int](), [0]
+        for start, old, new in sorted(edits):
+            self.ends.append(start + old)
+            self.shifts.append(self.shifts[-1] + new - old)
 
-def move_range(place: Range, moves: Sequence[tuple[int, int, int]]) -> Range:
-    """The same for a range."""
+    def place(self, place: int) -> int:
+        """The new place of a character that is not inside such a range."""
+        return place + self.shifts[bisect_right(self.ends, place)]
 
-    def move(place: int) -> int:
-        return place + sum(new - old for start, old, new in moves if start + old <= place)
+    def range(self, place: Range) -> Range:
+        """The new place of a range."""
+        return self.place(place[0]), self.place(place[1])
 
-    return move(place[0]), move(place[1])
+    def span(self, span: Span) -> Span:
+        """A span at its new place."""
+        return replace(span, start=self.place(span.start), end=self.place(span.end))
 
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    words: tuple[list[Range], list[Range]] = ([], [])
+    words: tuple[list[list[Range]], list[list[Range]]] = ([], [])  # by their parts
     parts: tuple[list[Range], list[Range]] = ([], [])
     links: list[Range] = []
     units: list[AlignedUnit] = []
@@ -173,8 +195,9 @@ def align_units(job: Job, source: str, target: str) -> AlignedText:
         first = len(parts[0]), len(parts[1])
         for side, own, text in ((0, own_source, source), (1, own_target, target)):
             shifted = [(start + at[side], end + at[side]) for start, end in own]
-            words[side].extend(shifted)
-            parts[side].extend(part for word in shifted for part in split_parts(text, word))
+            split = [split_parts(text, word) for word in shifted] if unit.marked else [shifted]
+            words[side].extend(split)
+            parts[side].extend(part for word in split for part in word)
         ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
         units.append(AlignedUnit(*ranges, *token_weights(unit, at, parts, ranges)))
         at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]
@@ -186,9 +209,13 @@ def token_weights(
 ) -> tuple[Any, list[Range]]:
     """The attention of each target token of a unit to its source parts, and the target parts of each token."""
     one = unit.translation
-    if one is None or one.alignment_weights is None:
+    source_words, target_words = unit.words
+    if one is None or one.alignment_weights is None or source_words is None or target_words is None:
         return None, []
-    tokens = token_ranges(unit.masked.text, one.source_tokens), token_ranges(one.text, one.tokens)
+    tokens = (
+        token_ranges(unit.masked.text, one.source_tokens, source_words),
+        token_ranges(one.text, one.tokens, target_words),
+    )
     if tokens[0] is None or tokens[1] is None:
         return None, []
     own = [(start - at[0], end - at[0]) for start, end in parts[0][slice(*ranges[0])]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,8 +39,30 @@ def zip_names(data: bytes) -> list[str]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return archive.namelist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, OSError, EOFError):
         return []
+
+
+def has_parts(folder: str) -> Callable[[bytes], bool]:
+    """Whether a file is an Office Open XML document with parts in that folder."""
+
+    def is_content(data: bytes) -> bool:
+        names = zip_names(data)
+        return "[Content_Types].xml" in names and any(name.startswith(folder) for name in names)
+
+    return is_content
+
+
+def has_mimetype(kind: bytes, part: str, flat: bytes = rb"(?!)") -> Callable[[bytes], bool]:
+    """Whether the first part of a zip archive is a mimetype that begins like that, or it has `part`; or it is XML."""
+    is_flat = begins(flat)
+
+    def is_content(data: bytes) -> bool:
+        if data.startswith(ZIP) and data[30:38] == b"mimetype":
+            return data[38 : 38 + len(kind)] == kind
+        return part in zip_names(data) or is_flat(data)
+
+    return is_content
 
 
 @dataclass(frozen=True)
@@ -65,6 +88,16 @@ class Format:
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
+    Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "docx", has_parts("word/")),
+    Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx", has_parts("ppt/")),
+    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "xlsx", has_parts("xl/")),
+    Format(
+        "odf",
+        (".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"),
+        "odf",
+        has_mimetype(b"application/vnd.oasis.opendocument.", "content.xml", rb"<office:document[\s>]"),
+    ),
+    Format("epub", (".epub",), "epub", has_mimetype(b"application/epub+zip", "META-INF/container.xml")),
     Format("markdown", (".md", ".markdown"), "markdown"),
     Format("json", (".json", ".arb"), "json"),
     Format("yaml", (".yaml", ".yml"), "yaml"),

@@ -49,7 +49,7 @@ def join_units(job: Job) -> Unit:
 
 def fill(unit: Unit, segment: Segment, match: Match) -> bool:
     """Translate a unit with a match, if its markup and its placeholders allow it."""
-    if has_inner_markup(segment):
+    if unit.marked and has_inner_markup(segment):
         return False
     text = match.target
     for mask in sorted(unit.masked.masks, key=lambda mask: mask.start):

@@ -26,6 +26,10 @@ class Slot:
     escape: Callable[[str], str] = str
     wrap: Callable[[str], str] = str
 
+    def render(self, target: Target, markup: Callable[[Span], str]) -> str:
+        """The target in the syntax of the format; `markup` writes what opens a span, or is a point."""
+        return render(target, self.escape, markup)
+
 
 @dataclass(frozen=True)
 class SplicedText:
@@ -79,4 +83,4 @@ class SplicedText:
             own = [(slot, target) for slot, target in inner if span.at <= slot.start and slot.end <= last]
             return self._copy(span.at, last, own)
 
-        return render(target, slot.escape, markup)
+        return slot.render(target, markup)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from dragoman.documents.assembly import Job, Unit, assemble
+from dragoman.documents.assembly import Job, Moves, Unit, assemble
 from dragoman.documents.memory import Memory
-from dragoman.documents.placeholders import cut, mask_text, protect_placeholders, remask
+from dragoman.documents.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
 from dragoman.documents.prefill import prefill
 from dragoman.documents.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
@@ -35,24 +35,21 @@ def translate_segments(
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     Sentences that `memory` has are taken from there.
     """
-    jobs = [make_job(segment, translator) if segment.translate else None for segment in segments]
+    jobs = [make_job(segment, translator, align) if segment.translate else None for segment in segments]
     if memory is not None:
         prefill([job for job in jobs if job is not None], memory)
     units = [
         unit for job in jobs if job is not None for unit in job.units if unit.translate and unit.translation is None
     ]
-    aligned = align or any(
-        span.kind != "protected" for job in jobs if job is not None for span in job.segment.spans
-    )  # only markup needs an alignment
     if reporter is not None:
         reporter.start_stage(name, len(units), "sentences")
     failed = []
-    for unit, translation in zip(units, translate_units(units, translator, aligned), strict=True):
+    for unit, translation in translate_units(units, translator):
         if not unit.accept(translation):
             failed.append(unit)
         if reporter is not None:
             reporter.advance()
-    retry(failed, translator, aligned)
+    retry(failed, translator)
     return Report(
         [
             SegmentResult(segment) if job is None else assemble(segment, job)
@@ -61,44 +58,65 @@ def translate_segments(
     )
 
 
-def translate_units(units: Sequence[Unit], translator: SentenceTranslator, aligned: bool) -> Iterator[Translation]:
-    """The translations of units, in order."""
-    return translator.stream([unit.masked.text for unit in units], aligned)
+def translate_units(units: Sequence[Unit], translator: SentenceTranslator) -> Iterator[tuple[Unit, Translation]]:
+    """Units with their translations; only those with markup inside need an alignment, which takes time."""
+    for marked in (False, True):
+        chosen = [unit for unit in units if unit.marked is marked]
+        if chosen:
+            yield from zip(chosen, translator.stream([unit.masked.text for unit in chosen], marked), strict=True)
 
 
-def retry(failed: Sequence[Unit], translator: SentenceTranslator, aligned: bool) -> None:
+def retry(failed: Sequence[Unit], translator: SentenceTranslator) -> None:
     """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
     failed = [unit for unit in failed if unit.masked.masks]
-    first = [unit.masked for unit in failed]
+    first = {id(unit): unit.masked for unit in failed}
     for unit in failed:
         unit.masked, unit.retried = remask(unit.masked), True
-    found = zip(failed, first, translate_units(failed, translator, aligned) if failed else (), strict=True)
     left = []
-    for unit, masked, translation in found:
+    for unit, translation in translate_units(failed, translator):
         if not unit.accept(translation):
-            unit.masked = masked
+            unit.masked = first[id(unit)]
             left.append(unit)
     if not left:
         return
     words = sorted({mask.word for unit in left for mask in unit.masked.masks})
+    aligned = any(unit.marked for unit in left)
     required = translator.stream_requiring([unit.masked.text for unit in left], words, aligned)
     for unit, translation in zip(left, required or (), strict=False):
         unit.accept(translation)
 
 
-def make_job(segment: Segment, translator: SentenceTranslator) -> Job:
-    """Mask a segment and split it into units."""
+def make_job(segment: Segment, translator: SentenceTranslator, align: bool = False) -> Job:
+    """Mask a segment and split it into units; with `align`, all of them are aligned."""
     segment = protect_placeholders(segment)
     protected = sorted(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
     )
     masked = mask_text(segment.text, protected, segment.numbers)
+    edges, points = find_markup(segment, masked)
     units, place = list[Unit](), 0
     for start, end in sentence_ranges(masked.text, translator):
         unit = cut(masked, start, end)
-        units.append(Unit(unit, masked.text[place:start], unit.has_words()))
+        marked = align or any(start < edge < end for edge in edges) or any(start <= point <= end for point in points)
+        units.append(Unit(unit, masked.text[place:start], unit.has_words(), marked))
         place = end
-    return Job(segment, units, masked.text[place:])
+    return Job(segment, units, masked.text[place:], align)
+
+
+def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int]]:
+    """The places in the masked text at which pairs begin and end, and of points between words."""
+    lengths = [(segment.spans[mask.span], len(mask.word)) for mask in masked.masks]
+    moves = Moves((span.start, span.end - span.start, length) for span, length in lengths)
+    edges, points = list[int](), list[int]()
+    for span in segment.spans:
+        if span.kind == "protected":
+            continue
+        moved = moves.span(span)
+        if moved.start < moved.end:
+            edges += [moved.start, moved.end]
+        elif span.parent is not None or (masked.text[: moved.start].strip() and masked.text[moved.start :].strip()):
+            points.append(moved.start)
+    return edges, points
 
 
 def sentence_ranges(text: str, translator: SentenceTranslator) -> Iterator[Range]:

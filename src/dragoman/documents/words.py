@@ -1,9 +1,9 @@
 """Words and their parts in a text, and links between them, for moving spans from a source to its translation.
 
 The translator aligns words separated by spaces (single tokens in scripts without spaces). Spans need finer units: a
-bold word before a comma does not make the comma bold. So words are divided into parts, runs of letters and single
-punctuation marks, and the links between two words become links between their parts. Between letters, the attention
-itself says more than links do, and is kept.
+bold word before a comma does not make the comma bold. So words are divided into parts, runs of letters or digits and
+single punctuation marks, and the links between two words become links between their parts. Between letters, the
+attention itself says more than links do, and is kept.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ def word_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
     return ranges
 
 
-def token_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
-    """The place in `text` of each token; of tokens for single bytes, that of their word. None as in `word_ranges`."""
-    words = word_ranges(text, tokens)
+def token_ranges(text: str, tokens: Sequence[str], words: Sequence[Range] | None = None) -> list[Range] | None:
+    """The place in `text` of each token; of tokens for single bytes, that of their word. None as in `word_ranges`.
+
+    `words` are the `word_ranges`, if they are known.
+    """
+    words = word_ranges(text, tokens) if words is None else words
     if words is None or "".join(spell(tokens).split()) != "".join(text.split()):
         return None
     ranges, places = [(0, 0)] * len(tokens), iter(words)
@@ -88,13 +91,28 @@ def space_ranges(text: str) -> list[Range]:
 
 
 def split_parts(text: str, word: Range) -> list[Range]:
-    """The parts of a word: runs of letters and digits, and single other characters."""
+    """The parts of a word: runs of letters, runs of digits, and single other characters."""
     parts, place = list[Range](), word[0]
-    for mark, run in groupby(text[word[0] : word[1]], is_mark):
+    piece = text[word[0] : word[1]]
+    if piece.isalpha():  # most words
+        return [word]
+    if piece[:-1].isalpha() and is_mark(piece[-1]):
+        return [(place, word[1] - 1), (word[1] - 1, word[1])]
+    for kind, run in groupby(piece, character_kind):
         size = sum(1 for _ in run)
-        parts += [(place + i, place + i + 1) for i in range(size)] if mark else [(place, place + size)]
+        if kind == "mark":
+            parts += [(place + i, place + i + 1) for i in range(size)]
+        elif kind == "digit" and parts and text[slice(*parts[-1])] == "X":  # a mask such as X1 stays whole
+            parts[-1] = (place - 1, place + size)
+        else:
+            parts.append((place, place + size))
         place += size
     return parts
+
+
+def character_kind(character: str) -> str:
+    """Letter, digit or mark; the 2 of H2O is a part of its own."""
+    return "mark" if is_mark(character) else "digit" if character.isdecimal() else "letter"
 
 
 def is_mark(character: str) -> bool:
@@ -103,21 +121,24 @@ def is_mark(character: str) -> bool:
 
 
 def link_parts(
-    source: str, target: str, source_words: Sequence[Range], target_words: Sequence[Range], links: Iterable[Range]
+    source: str,
+    target: str,
+    source_words: Sequence[Sequence[Range]],
+    target_words: Sequence[Sequence[Range]],
+    links: Iterable[Range],
 ) -> tuple[list[Range], list[Range], Links]:
-    """The parts of both texts, and links between parts, from links between words.
+    """The parts of both texts, and links between parts, from links between words; words are given as their parts.
 
     In a linked pair of words, equal punctuation is linked in order, and letters are linked to letters: in order if both
     words have as many runs of them, each to each otherwise.
     """
     sides: list[tuple[list[Range], list[list[int]]]] = []
-    for text, words in ((source, source_words), (target, target_words)):
+    for words in (source_words, target_words):
         parts: list[Range] = []
         of_word: list[list[int]] = []
         for word in words:
-            found = split_parts(text, word)
-            of_word.append([*range(len(parts), len(parts) + len(found))])
-            parts += found
+            of_word.append([*range(len(parts), len(parts) + len(word))])
+            parts += word
         sides.append((parts, of_word))
     (source_parts, of_source), (target_parts, of_target) = sides
     found_links: set[Range] = set()

@@ -21,6 +21,7 @@ from dragoman.translation.source_ids import depths_of_texts, language_tokens
 from dragoman.values import describe_value
 
 if TYPE_CHECKING:
+    from dragoman.search.constraints.tables import ConstraintTables
     from dragoman.translation.translator import Translator
 
 UNCONSTRAINED: Final = Constraints()
@@ -89,12 +90,14 @@ class Pipeline:
         self.translator, self.request = translator, request
         self.engine = translator.engines.for_request(EngineRequest(request.search, request.prefix is not None))
         self.batch = request.batch or self.engine.batch
+        self.tables: dict[Constraints, ConstraintTables] = {}  # of the sentences of a window
 
     def run(self, texts: Iterable[str]) -> Iterator[Translation]:
         """The translation of each text; texts before an invalid one are translated before the error is raised."""
         request, done = self.request, 0
         limit = min(map(len, request.per_text.values()), default=None)
         for window in windows(texts, self.batch * WINDOW_BATCHES):
+            self.tables.clear()
             jobs, error = self._jobs(window if limit is None else window[: limit - done], done)
             yield from self._translate(jobs)
             if error is not None:
@@ -178,7 +181,7 @@ class Pipeline:
             n = translator.n_language_tokens
             constraints = self.request.constraints.for_parts(index, [translator.source.decode(p[n:]) for p in parts])
             for one in filter(None, constraints):
-                translator.constraint_compiler.compile(one)
+                self.tables[one] = translator.constraint_compiler.compile(one)
         prefixes = [prefix if i == 0 else () for i in range(len(parts))]  # a prefix is of the first part
         search = self.request.search
         n_parts = len(parts) if search.for_part(len(parts)) != search else 1
@@ -290,8 +293,7 @@ class Pipeline:
             if request.stop is not None:
                 request.stop.check()
             prefixes = [job.prefix for job in group] if request.prefix is not None else None
-            compiler = self.translator.constraint_compiler if group[0].constraints else None
-            tables = None if compiler is None else [compiler.compile(job.constraints) for job in group]
+            tables = [self.tables[job.constraints] for job in group] if group[0].constraints else None
             shared = search.for_part(group[0].n_parts)
             hypotheses = engine.search(
                 [job.source for job in group],

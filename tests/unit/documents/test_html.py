@@ -67,6 +67,15 @@ def test_markup_moves_with_the_words() -> None:
     assert translate(page, WordByWord(order=backward)) == expected
 
 
+def test_marks_of_notes_are_not_words() -> None:
+    first, second = '<a epub:type="noteref" href="#n">1</a>', '<sup><a href="#m">[2]</a></sup>'
+    page = f"<p>It rained{first} all{second} day, 5 m<sup>2</sup></p>"
+    (segment,) = html.read(page.encode(), "page.html").segments
+    assert segment.text == "It rained all day, 5 m2"
+    expected = f"<p>M<sup>2</sup> 5 DAY, ALL{second} RAINED{first} IT</p>"
+    assert translate(page, WordByWord(order=backward)) == expected
+
+
 def test_lxml_sees_the_same_elements_with_translated_text() -> None:
     before, after = (lxml_html.fromstring(text[1:]) for text in (PAGE, translate(PAGE, WordByWord())))
     assert [(e.tag, e.get("href"), e.get("class")) for e in before.iter()] == [

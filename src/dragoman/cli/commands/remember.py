@@ -13,7 +13,7 @@ from dragoman.values import plural
 @click.command(
     epilog=examples(
         "dragoman remember memory.tmx corrected.xlf --from en --to de",
-        "dragoman remember memory.tmx po/de.po --from en --to de",
+        "dragoman remember memory.tmx de.po --from en --to de",
     )
 )
 @click.argument("memory", type=FILE)

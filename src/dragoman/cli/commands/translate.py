@@ -104,6 +104,7 @@ def command(
     top_k: int | None,
     top_p: float | None,
     seed: int,
+    adapter: str | None,
     ensemble: tuple[str, ...],
     mean: str,
     language: str | None,
@@ -146,7 +147,7 @@ def command(
     sampling_options = {name: value for name, value in sampling_values.items() if value is not None}
     if settings["split"] == "never":
         reject_unused(("language",), "--split never does not split lines into sentences")
-    models, line_constraints = ensemble_arguments(ensemble, mean), LineConstraints(settings)
+    models, line_constraints = ensemble_arguments(ensemble, mean, adapter), LineConstraints(settings)
     search = make_search(
         nbest, beam, Sampling(seed=seed, **sampling_options) if sample or sampling_options else None, settings
     )

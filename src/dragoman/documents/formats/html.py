@@ -45,6 +45,7 @@ CLOSES: Final = {  # elements whose end tag may be missing, and the start tags t
 TRANSLATED_ATTRIBUTES: Final = names("alt title placeholder aria-label aria-description aria-placeholder")
 META_NAMES: Final = names("description keywords og:title og:description twitter:title twitter:description")
 BUTTONS: Final = names("submit button reset")
+NOTE_MARK: Final = re.compile(r"\s*<a\s[^>]*>\W*[\w*†‡]{1,4}\W*</a>\s*</sup\s*>", re.IGNORECASE)
 CHARSET: Final = re.compile(
     rb"""<meta[^>]{1,200}charset\s*=\s*["']?([\w.:-]+)|<\?xml[^>]{1,100}encoding\s*=\s*["']([\w.:-]+)""", re.IGNORECASE
 )
@@ -139,6 +140,11 @@ class Reader:
             if token.end <= done:
                 continue
             raw = self.text[max(token.start, start) : min(token.end, end)]
+            if is_note(token, self.text):
+                inside = element_content(tokens, index)
+                done = inside[-1].end if inside else token.end
+                builder.add_point(self.text[token.start : done], token.start, token.name)
+                continue
             if is_protected(token):
                 inside = element_content(tokens, index)
                 done = inside[-1].end if inside else token.end
@@ -176,6 +182,15 @@ def is_protected(token: Token) -> bool:
     return token.kind in ("start", "empty") and (
         (token.name in PROTECTED and token.get("translate") != "yes") or not translation_mode(token, True)
     )
+
+
+def is_note(token: Token, text: str) -> bool:
+    """Whether an element is the mark of a footnote, which is no part of the word before it."""
+    if token.kind != "start":
+        return False
+    if token.get("epub:type") == "noteref" or token.get("role") == "doc-noteref":
+        return True
+    return token.name == "sup" and NOTE_MARK.match(text, token.end) is not None
 
 
 def is_translated(token: Token, attribute: Attribute) -> bool:

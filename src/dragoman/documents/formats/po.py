@@ -13,7 +13,7 @@ from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.formats.po_syntax import WIDTH, Entry, Field, parse, quote
 from dragoman.documents.inline_tags import add_tagged_text
 from dragoman.documents.languages import check_language
-from dragoman.documents.placeholders import PLACEHOLDER, innermost
+from dragoman.documents.placeholders import PLACEHOLDER
 from dragoman.documents.plural_rules import PluralForms, language_rule, parse_rule
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, render
 
@@ -198,6 +198,16 @@ def message_segment(text: str, key: str, numbered: bool) -> Segment:
         for n, found in enumerate(directives, 1)
     ]
     return replace(segment, spans=(*segment.spans, *spans))
+
+
+def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
+    """The index of the smallest pair that encloses `start` to `end`."""
+    around = [
+        (span.end - span.start, -index)
+        for index, span in enumerate(spans)
+        if span.kind == "pair" and span.start <= start and end <= span.end
+    ]
+    return -min(around)[1] if around else None
 
 
 def directives_in(text: str, plain: str) -> bool:
