@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dragoman.documents.memory import Match
+from dragoman.documents.memory.lookup import Match
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.projection import AlignedText, AlignedUnit, project
 from dragoman.documents.report import Problem, SegmentResult, WordLinks

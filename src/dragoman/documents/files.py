@@ -11,7 +11,7 @@ from typing import Any, Final, Unpack
 
 from dragoman.documents.bilingual import SUFFIXES, bilingual_file
 from dragoman.documents.detect import detect_file, find_format, read_document
-from dragoman.documents.memory import Memory
+from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.report import Report
 from dragoman.documents.review import review_page
 from dragoman.documents.segment import ReadOptions

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dragoman.documents.memory import Match
+from dragoman.documents.memory.lookup import Match
 from dragoman.documents.segment import Segment, Target
 from dragoman.translation.result import DEGENERATE
 

@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from dragoman.documents.memory import Match
+from dragoman.documents.memory.lookup import Match
 from dragoman.documents.report import PROBLEMS, Report, SegmentResult
 
 

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Final
 
 from dragoman.documents.assembly import Job, Moves, Unit, assemble
-from dragoman.documents.memory import Memory
+from dragoman.documents.memory.lookup import Memory
+from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
-from dragoman.documents.prefill import prefill
 from dragoman.documents.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator

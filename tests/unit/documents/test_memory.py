@@ -10,10 +10,10 @@ from rapidfuzz import fuzz
 from tests.raising import raises
 from tests.word_by_word import WordByWord
 
-from dragoman.documents import memory as memory_module
 from dragoman.documents.formats import xliff
-from dragoman.documents.memory import MIN_SCORE, Match, Memory, normalize
-from dragoman.documents.remember import remember
+from dragoman.documents.memory import lookup as memory_module
+from dragoman.documents.memory.lookup import MIN_SCORE, Match, Memory, normalize
+from dragoman.documents.memory.remember import remember
 from dragoman.documents.report import Report
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder
 from dragoman.documents.translate import translate_segments

@@ -26,7 +26,7 @@ def command(memory: Path, files: tuple[Path, ...], source: str, target: str) -> 
     Nothing in MEMORY changes; new translations are added at its end, and the last one of a sentence counts. Fuzzy
     messages of PO files are left out.
     """
-    from dragoman.documents.remember import remember
+    from dragoman.documents.memory.remember import remember
     from dragoman.text.languages.codes import normalize_language
 
     added = remember(memory, files, normalize_language(source), normalize_language(target))

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from dragoman.documents.encoding import decode
-from dragoman.documents.subtitles import Cue, SubtitleDocument, Syntax, TagKind, dialogue_lines, make_document, trim_cue
+from dragoman.documents.subtitles.cues import (
+    Cue,
+    SubtitleDocument,
+    Syntax,
+    TagKind,
+    dialogue_lines,
+    make_document,
+    trim_cue,
+)
 from dragoman.errors import DocumentError
 
 SECTION: Final = re.compile(r"^\s*\[([^\]\n]*)\]")

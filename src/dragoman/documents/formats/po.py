@@ -10,11 +10,11 @@ from typing import Final
 
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding, decode
-from dragoman.documents.formats.po_syntax import WIDTH, Entry, Field, parse, quote
-from dragoman.documents.inline_tags import add_tagged_text
-from dragoman.documents.languages import check_language
+from dragoman.documents.localization.inline_tags import add_tagged_text
+from dragoman.documents.localization.languages import check_language
+from dragoman.documents.localization.plural_rules import PluralForms, language_rule, parse_rule
+from dragoman.documents.localization.po_syntax import WIDTH, Entry, Field, parse, quote
 from dragoman.documents.placeholders import PLACEHOLDER
-from dragoman.documents.plural_rules import PluralForms, language_rule, parse_rule
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, render
 
 CHARSET: Final = re.compile(rb"charset=([\w.:-]+)")

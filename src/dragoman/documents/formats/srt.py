@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from dragoman.documents.encoding import decode
-from dragoman.documents.subtitles import Cue, SubtitleDocument, Syntax, TagKind, dialogue_lines, make_document, trim_cue
+from dragoman.documents.subtitles.cues import (
+    Cue,
+    SubtitleDocument,
+    Syntax,
+    TagKind,
+    dialogue_lines,
+    make_document,
+    trim_cue,
+)
 from dragoman.errors import DocumentError
 
 TIME: Final = r"(?P<{0}h>\d{{1,3}}):(?P<{0}m>\d\d):(?P<{0}s>\d\d)[,.](?P<{0}f>\d{{1,3}})"

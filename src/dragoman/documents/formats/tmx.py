@@ -8,11 +8,11 @@ from typing import Final
 
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
-from dragoman.documents.languages import matches, primary
+from dragoman.documents.localization.languages import matches, primary
+from dragoman.documents.localization.xml_inline import Inline, placeholder, read_inline, render_xml
+from dragoman.documents.localization.xml_tree import Element, as_start_tag, indent_before, local_name, named, read_xml
 from dragoman.documents.markup import Token, escape_attribute
 from dragoman.documents.segment import ReadOptions, Segment, Target
-from dragoman.documents.xml_inline import Inline, placeholder, read_inline, render_xml
-from dragoman.documents.xml_tree import Element, as_start_tag, indent_before, local_name, named, read_xml
 from dragoman.errors import DocumentError
 
 CREATION_TOOL: Final = "dragoman"

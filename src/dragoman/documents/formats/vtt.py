@@ -11,7 +11,7 @@ from typing import Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.markup import escape_text
-from dragoman.documents.subtitles import (
+from dragoman.documents.subtitles.cues import (
     Cue,
     SubtitleDocument,
     Syntax,

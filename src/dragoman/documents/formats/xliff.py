@@ -9,11 +9,9 @@ from typing import Final
 
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
-from dragoman.documents.languages import check_language
-from dragoman.documents.markup import Token
-from dragoman.documents.segment import ReadOptions, Segment, Target
-from dragoman.documents.xml_inline import Inline, placeholder, read_inline, render_xml
-from dragoman.documents.xml_tree import (
+from dragoman.documents.localization.languages import check_language
+from dragoman.documents.localization.xml_inline import Inline, placeholder, read_inline, render_xml
+from dragoman.documents.localization.xml_tree import (
     Element,
     as_start_tag,
     indent_before,
@@ -22,6 +20,8 @@ from dragoman.documents.xml_tree import (
     read_xml,
     with_attributes,
 )
+from dragoman.documents.markup import Token
+from dragoman.documents.segment import ReadOptions, Segment, Target
 from dragoman.errors import DocumentError
 
 TODO_STATES: Final = frozenset(("new", "needs-translation", "initial"))  # a target in these is not a translation yet

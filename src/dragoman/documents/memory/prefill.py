@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dragoman.documents.assembly import Job, Unit, join_masked, unmask
-from dragoman.documents.memory import Match, Memory
+from dragoman.documents.memory.lookup import Match, Memory
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.segment import Segment
 from dragoman.translation.result import Translation

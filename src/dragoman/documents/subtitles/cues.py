@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from dragoman.documents.cue_division import divide, slice_target, text_width, wrap_lines
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.placeholders import LETTER
 from dragoman.documents.segment import Segment, SegmentBuilder, Target, render
+from dragoman.documents.subtitles.division import divide, slice_target, text_width, wrap_lines
 
 LINE_WIDTH: Final = 42  # of subtitles by convention, unless the file has longer lines
 MAX_PAUSE: Final = 3.0  # seconds; no sentence goes on after a longer one
