@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import gzip
+from html import escape
 from pathlib import Path
 
+import pytest
 from lxml import etree
+from tests.command_line import leave
 from tests.raising import raises
 
 from dragoman.data.corpora.corpus import Corpus
@@ -69,3 +72,21 @@ def test_units_are_removed_from_the_tree_as_they_are_read() -> None:
     parser.feed("</body></tmx>")
     _, body = parser.close()
     assert len(body) == 1  # of 50
+
+
+def test_prepared_tmx_is_prepared_tsv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = [(f"the {i} box is old & {i % 7}", f"die {i} kiste < {i % 7} alt") for i in range(300)]
+    (tmp_path / "a.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
+    units = "".join(
+        f'<tu><tuv lang="en-GB"><seg>{escape(one)}</seg></tuv><tuv lang="de"><seg>{escape(other)}</seg></tuv></tu>'
+        for one, other in pairs
+    )
+    (tmp_path / "a.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
+    for name, keys in (("tsv", []), ("tmx", ["--source-key", "en", "--target-key", "de"])):
+        out = ["--out", str(tmp_path / f"from-{name}")]
+        assert leave(capsys, "prepare", f"--{name}", str(tmp_path / f"a.{name}"), *keys, *out)[0] == 0
+    ids = [sorted(path.name for path in (tmp_path / f"from-{name}").rglob("*.ids")) for name in ("tsv", "tmx")]
+    assert ids[0] == ids[1] and ids[0]
+    for name in ids[0]:
+        one, other = (next((tmp_path / f"from-{form}").rglob(name)).read_bytes() for form in ("tsv", "tmx"))
+        assert one == other
