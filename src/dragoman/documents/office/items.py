@@ -176,7 +176,7 @@ class ItemReader:
             times = min(int(count), 1000) if count.isascii() and count.isdecimal() else 1
             self.items.append(Item("text", unit, raw, rules.characters[name] * times, run))
         elif name in rules.dropped:
-            pass
+            self.items.append(Item("text", unit, raw))
         elif name in rules.protected:
             self._protected(element, wrapper, unit)
         else:
