@@ -42,6 +42,7 @@ COMMAND_GROUPS = {
         "forecast": "Train on series of numbers, predict, and evaluate.",
     },
     "Models": {
+        "models": "List the installed models.",
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
         "export": "Write a model for CTranslate2, Hugging Face or ONNX.",
         "average": "Average checkpoints or models into one model.",
