@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from dragoman.documents.memory.lookup import Match
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.projection import AlignedText, AlignedUnit, project
 from dragoman.documents.report import Problem, SegmentResult, WordLinks
@@ -36,6 +37,8 @@ class Unit:
     places: list[int] = field(default_factory=list)  # of the masks in the translation
     problem: Problem | None = None
     retried: bool = False
+    match: Match | None = None  # in a translation memory
+    approved: bool = False  # its translation is that of the memory
 
     def accept(self, translation: Translation) -> bool:
         """Take a translation if it is not empty and has every mask once."""
@@ -67,8 +70,8 @@ class Unit:
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
         translation = self.translation
-        if not self.marked:  # it stays in one piece
-            return [(0, len(self.masked.text))], [(0, len(self.target.text))], [(0, 0)]
+        if not self.marked:  # no markup needs to know which word is which
+            return space_ranges(self.masked.text), space_ranges(self.target.text), []
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
@@ -94,42 +97,45 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     result = SegmentResult(
         original,
         problem=next((unit.problem for unit in job.units if unit.problem), None),
-        confidence=min((one.confidence for one in done), default=None),
+        confidence=min(
+            (unit.translation.confidence for unit in job.units if unit.translation and not unit.approved), default=None
+        ),
         flags=tuple(dict.fromkeys(flag for one in done for flag in one.flags)),
         unmet=tuple(phrase for one in done for phrase in one.unmet),
         retried=any(unit.retried for unit in job.units),
+        matches=tuple(unit.match for unit in job.units if unit.match is not None),
     )
-    if not done:
+    if original.bilingual and result.problem is not None:
         return result
+    if not done:
+        return replace(result, target=Target(original.text, original.spans)) if original.bilingual else result
     segment = job.segment
     target = join_masked(job, lambda unit: unit.target)
     text = unmask(target, segment)
-    if text.split() == original.text.split():  # nothing but white space has changed
+    if text.split() == original.text.split() and not original.bilingual:  # nothing but white space has changed
         return result
+    approved = all(unit.approved for unit in job.units if unit.translate)
     if not original.spans and not job.align:
-        return replace(result, target=Target(text))
+        return replace(result, target=Target(text, approved=approved))
     source = join_masked(job, lambda unit: unit.masked)
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
-    moves = [(segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks]
-    masked = Segment(source.text, tuple(move_span(span, moves) for span in segment.spans))
+    masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
+    masked = Segment(source.text, tuple(map(masking.span, segment.spans)))
     places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
     aligned = align_units(job, source.text, target.text)
     found = project(masked, aligned, places)
     if found is None:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
-    moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
-    spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])
-    result = replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+    moves, back = (
+        Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
+    )
+    spans = tuple(map(moves.span, projected.spans[: len(original.spans)]))
+    result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
-    back = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in source.masks)
-    words = WordLinks(
-        [move_range(part, back) for part in aligned.source_parts],
-        [move_range(part, moves) for part in aligned.target_parts],
-        sorted(aligned.links),
-    )
-    return replace(result, words=words)
+    parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
+    return replace(result, words=WordLinks(*parts, sorted(aligned.links)))
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
@@ -153,19 +159,26 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
     return text + masked.text[place:]
 
 
-def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
-    """A span in a text in which ranges (start, length) have been replaced by others of a new length."""
-    start, end = move_range((span.start, span.end), moves)
-    return replace(span, start=start, end=end)
+class Moves:
+    """How places move in a text in which ranges (start, old length) are replaced by others of a new length."""
 
+    def __init__(self, edits: Iterable[tuple[int, int, int]]) -> None:
+        self.ends, self.shifts = list[int](), [0]
+        for start, old, new in sorted(edits):
+            self.ends.append(start + old)
+            self.shifts.append(self.shifts[-1] + new - old)
 
-def move_range(place: Range, moves: Sequence[tuple[int, int, int]]) -> Range:
-    """The same for a range."""
+    def place(self, place: int) -> int:
+        """The new place of a character that is not inside such a range."""
+        return place + self.shifts[bisect_right(self.ends, place)]
 
-    def move(place: int) -> int:
-        return place + sum(new - old for start, old, new in moves if start + old <= place)
+    def range(self, place: Range) -> Range:
+        """The new place of a range."""
+        return self.place(place[0]), self.place(place[1])
 
-    return move(place[0]), move(place[1])
+    def span(self, span: Span) -> Span:
+        """A span at its new place."""
+        return replace(span, start=self.place(span.start), end=self.place(span.end))
 
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
@@ -182,7 +195,7 @@ def align_units(job: Job, source: str, target: str) -> AlignedText:
         first = len(parts[0]), len(parts[1])
         for side, own, text in ((0, own_source, source), (1, own_target, target)):
             shifted = [(start + at[side], end + at[side]) for start, end in own]
-            split = [split_parts(text, word) for word in shifted] if unit.marked else [shifted]
+            split = [split_parts(text, word) if unit.marked else [word] for word in shifted]
             words[side].extend(split)
             parts[side].extend(part for word in split for part in word)
         ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))

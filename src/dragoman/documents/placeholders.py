@@ -7,8 +7,10 @@ copied most often by models that never saw a mask, then plain numbers; braces, t
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from dragoman.documents.segment import Segment, Span
@@ -31,6 +33,7 @@ PLACEHOLDER: Final = re.compile(
     re.VERBOSE,
 )
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
+POSITIONAL: Final = re.compile(r"%(?!%)[^$(]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
 LETTER: Final = re.compile(r"[^\W\d_]")
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
 NUMBER_STEP: Final = 1153
@@ -44,27 +47,24 @@ def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
 
 def protect_placeholders(segment: Segment) -> Segment:
     """The segment with its placeholders as protected spans, inside the spans that it has."""
-    protected = [(span.start, span.end) for span in segment.spans if span.kind == "protected"]
-    edges = {edge for span in segment.spans for edge in (span.start, span.end)}
-    spans = list(segment.spans)
+    protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
+    edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
+    pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
+    spans, around, next_pair = list(segment.spans), list[int](), 0
     for start, end in find_placeholders(segment.text):
-        if any(start < other_end and end > other_start for other_start, other_end in protected):
+        if bisect_right(edges, start) != bisect_left(edges, end):  # markup inside a placeholder: not one
             continue
-        if any(start < edge < end for edge in edges):  # markup inside a placeholder: not one
+        before = bisect_right(protected, start, key=lambda place: place[0])
+        if before and protected[before - 1][1] > start:
             continue
-        parent = innermost(segment.spans, start, end)
+        while next_pair < len(pairs) and pairs[next_pair][0] <= start:
+            around.append(pairs[next_pair][2])
+            next_pair += 1
+        while around and segment.spans[around[-1]].end < end:  # ended before: so it does for all that follow
+            around.pop()
+        parent = next((i for i in reversed(around) if segment.spans[i].end >= end), None)
         spans.append(Span(start, end, "protected", parent=parent, name=segment.text[start:end]))
     return replace(segment, spans=tuple(spans))
-
-
-def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
-    """The index of the smallest pair that encloses `start` to `end`."""
-    around = [
-        (span.end - span.start, -index)
-        for index, span in enumerate(spans)
-        if span.kind == "pair" and span.start <= start and end <= span.end
-    ]
-    return -min(around)[1] if around else None
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Mask:
     start: int  # in the masked text
     joins_left: bool  # whether it touches a letter, a digit or a hyphen in the source
     joins_right: bool
+    ordered: bool = False  # whether it must stay in the order of such masks
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,10 @@ class MaskedText:
     masks: tuple[Mask, ...] = ()
 
     def locate(self, translation: str) -> list[int] | None:
-        """Where each mask is in a translation; None unless each occurs once, as a word of its own."""
+        """Where each mask is in a translation; None unless each occurs once, as a word of its own.
+
+        Masks of positional placeholders, such as `%s`, must be in order too.
+        """
         found = []
         for mask in self.masks:
             places = [match.start() for match in re.finditer(rf"(?<!\d){mask.word}(?!\d)", translation)]
@@ -97,7 +101,8 @@ class MaskedText:
             if (not mask.joins_left and joins(before[::-1])) or (not mask.joins_right and joins(after)):
                 return None
             found.append(places[0])
-        return found
+        ordered = [place for mask, place in zip(self.masks, found, strict=True) if mask.ordered]
+        return found if ordered == sorted(ordered) else None
 
     def has_words(self) -> bool:
         """Whether there is a letter outside of the masks."""
@@ -116,22 +121,30 @@ def joins(neighbors: str) -> bool:
     return is_word_character(neighbors[0]) or (neighbors[0] in "-_" and any(map(is_word_character, neighbors[1:])))
 
 
-def mask_text(text: str, protected: Sequence[tuple[int, Span]]) -> MaskedText:
+def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequence[int] = ()) -> MaskedText:
     """`text` with a mask for each of these spans (with their indices), which are in order and do not overlap.
 
-    A placeholder for a number, such as `%d` or `{count}`, is masked by a number, which governs the grammar around it.
+    A placeholder for a number, such as `%d` or `{count}`, is masked by a number, which governs the grammar around it;
+    `numbers` are preferred.
     """
     masked, masks, place = "", list[Mask](), 0
-    lower = text.casefold()
+    taken = mask_like(text)
     for order, (index, span) in enumerate(protected):
         masked += text[place : span.start]
         numeric = NUMERIC.fullmatch(span.name) is not None
-        word = next(word for word in mask_words(order, numeric) if word.casefold() not in lower)
+        words = chain(map(str, numbers if numeric else ()), mask_words(order, numeric))
+        word = next(word for word in words if word not in taken)
+        taken = taken | {word}
         touching = joins(text[: span.start][-2:][::-1]), joins(text[span.end :][:2])
-        masks.append(Mask(word, index, len(masked), *touching))
+        masks.append(Mask(word, index, len(masked), *touching, POSITIONAL.fullmatch(span.name) is not None))
         masked += word
         place = span.end
     return MaskedText(masked + text[place:], tuple(masks))
+
+
+def mask_like(text: str) -> set[str]:
+    """What a text has that looks like a mask."""
+    return set(re.findall(r"X\d+|\d+", text.upper()))
 
 
 def mask_words(order: int, numeric: bool) -> Iterator[str]:
@@ -145,17 +158,20 @@ def mask_words(order: int, numeric: bool) -> Iterator[str]:
 
 def cut(masked: MaskedText, start: int, end: int) -> MaskedText:
     """A part of a masked text, with the masks inside it."""
-    inside = (mask for mask in masked.masks if start <= mask.start < end)
+    first = bisect_left(masked.masks, start, key=lambda mask: mask.start)
+    last = bisect_left(masked.masks, end, key=lambda mask: mask.start)
+    inside = masked.masks[first:last]
     return MaskedText(masked.text[start:end], tuple(replace(mask, start=mask.start - start) for mask in inside))
 
 
 def remask(masked: MaskedText) -> MaskedText:
     """The same text with the other kind of mask."""
     text, masks, place = "", list[Mask](), 0
+    taken = mask_like(masked.text)
     for order, mask in enumerate(masked.masks):
         text += masked.text[place : mask.start]
         numeric = not mask.word.isdecimal()
-        word = next(word for word in mask_words(order, numeric) if word.casefold() not in masked.text.casefold())
+        word = next(word for word in mask_words(order, numeric) if word not in taken)
         masks.append(replace(mask, word=word, start=len(text)))
         text += word
         place = mask.start + len(mask.word)

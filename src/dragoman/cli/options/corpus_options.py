@@ -23,13 +23,23 @@ CORPUS_OPTIONS = [
         "--jsonl", "jsonls", type=FILE, multiple=True, help='JSON lines: one object per line, {"en": ..., "de": ...}.'
     ),
     click.option(
-        "--source-key", default="", help="Key of the source in JSON lines (such as en), or its column in TSV."
+        "--tmx", "tmxs", type=FILE, multiple=True, help="Translation memory in TMX, with the languages as keys."
     ),
     click.option(
-        "--target-key", default="", help="Key of the target in JSON lines (such as de), or its column in TSV."
+        "--source-key", default="", help="Key of the source in JSON lines or TMX (such as en), or its column in TSV."
+    ),
+    click.option(
+        "--target-key", default="", help="Key of the target in JSON lines or TMX (such as de), or its column in TSV."
     ),
     click.option(
         "--source-trees", "trees", type=FILE, multiple=True, help="Dependency trees of the sources, in CoNLL-U."
+    ),
+    click.option(
+        "--alignment",
+        "alignments",
+        type=FILE,
+        multiple=True,
+        help="Word alignment of each pair, such as 0-0 1-2, for train.alignment_weight.",
     ),
     click.option("--weight", "weights", type=float, multiple=True, help="Number of passes over a corpus per epoch."),
     click.option(
@@ -58,6 +68,9 @@ CORPUS_OPTIONS = [
         type=FILE,
         multiple=True,
         help="Validation pairs, like --jsonl, with the same keys.",
+    ),
+    click.option(
+        "--valid-tmx", "valid_tmxs", type=FILE, multiple=True, help="Validation pairs, like --tmx, with the same keys."
     ),
     click.option(
         "--valid-to",
@@ -91,9 +104,9 @@ def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 PARAMETERS = (
-    *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key", "trees"),
+    *("sources", "targets", "tsvs", "jsonls", "tmxs", "source_key", "target_key", "trees", "alignments"),
     *("weights", "languages", "to_key", "valid_sources", "valid_targets", "valid_trees", "valid_tsvs", "valid_jsonls"),
-    "valid_languages",
+    *("valid_tmxs", "valid_languages"),
 )
 
 
@@ -102,9 +115,11 @@ def parse_corpora(
     targets: tuple[Path, ...],
     tsvs: tuple[Path, ...],
     jsonls: tuple[Path, ...],
+    tmxs: tuple[Path, ...],
     source_key: str,
     target_key: str,
     trees: tuple[Path, ...],
+    alignments: tuple[Path, ...],
     weights: tuple[float, ...],
     languages: tuple[str, ...],
     to_key: str,
@@ -113,14 +128,16 @@ def parse_corpora(
     valid_trees: Path | None,
     valid_tsvs: tuple[Path, ...],
     valid_jsonls: tuple[Path, ...],
+    valid_tmxs: tuple[Path, ...],
     valid_languages: tuple[str, ...],
 ) -> CorpusArguments:
     """The corpora in order, with their weights, trees and languages."""
 
-    def both_sides(path: Path, form: Literal["tsv", "jsonl"]) -> Corpus:
+    def both_sides(path: Path, form: Literal["tsv", "jsonl", "tmx"]) -> Corpus:
         return Corpus(path, form=form, source_key=source_key, target_key=target_key, to_key=to_key)
 
     single_files = [both_sides(path, "tsv") for path in tsvs] + [both_sides(path, "jsonl") for path in jsonls]
+    single_files += [both_sides(path, "tmx") for path in tmxs]
     corpora = all_corpora(sources, targets, single_files)
     corpora = assign_languages(corpora, languages, "--to")
     if weights and len(weights) != len(corpora):
@@ -135,10 +152,21 @@ def parse_corpora(
             "--source-trees for each corpus, or none",
             code="count_mismatch",
         )
+    if alignments and len(alignments) != len(corpora):
+        raise DataError(
+            f"got {plural(len(alignments), 'file')} of alignments for {plural(len(corpora), 'corpus', 'corpora')}; "
+            "give one --alignment for each corpus, or none",
+            code="count_mismatch",
+        )
     weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
+    corpora = [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted]
+    corpora = [
+        replace(one, alignment=path) for one, path in zip(corpora, alignments or [None] * len(corpora), strict=True)
+    ]
     valid = plain_corpora(valid_sources, valid_targets, "validation ")
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
     valid += [both_sides(path, "jsonl") for path in valid_jsonls]
+    valid += [both_sides(path, "tmx") for path in valid_tmxs]
     valid = assign_languages(valid, valid_languages, "--valid-to")
     if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
         raise DataError(
@@ -149,7 +177,7 @@ def parse_corpora(
     if valid_trees is not None and len(valid) != 1:
         raise DataError(
             f"--valid-source-trees {valid_trees} needs one validation set, but there are {len(valid)}; give one "
-            "--valid-source, --valid-tsv or --valid-jsonl",
+            "--valid-source, --valid-tsv, --valid-jsonl or --valid-tmx",
             code="count_mismatch",
         )
     if to_key and all(corpus.target is not None for corpus in (*corpora, *valid)):
@@ -159,12 +187,12 @@ def parse_corpora(
         )
     if (source_key or target_key) and all(corpus.target is not None for corpus in (*corpora, *valid)):
         raise DataError(
-            "--source-key and --target-key have no effect: they are for TSV and JSON lines, but there are only plain "
-            "files",
+            "--source-key and --target-key have no effect: they are for TSV, JSON lines and TMX, but there are only "
+            "plain files",
             code="unused_option",
         )
     return CorpusArguments(
-        [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted],
+        corpora,
         [replace(corpus, source_trees=valid_trees) for corpus in valid],
     )
 
