@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
 from operator import index
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
 from dragoman.errors import NotATokenizerError, TextError
@@ -105,6 +107,25 @@ class Vocabulary:
         """The tokens by name."""
         return [self.names[number] for number in self.check_ids(ids)]
 
+    def tokens_many(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
+        """`tokens` for each row, faster."""
+        return [tuple(row) for row in self.look_up(self.names_array, rows)]
+
+    @cached_property
+    def names_array(self) -> Any:
+        """The token names as an array of objects."""
+        return object_array(self.names)
+
+    def look_up(self, values: Any, rows: Sequence[Sequence[int]]) -> list[list[Any]]:
+        """The values of each row's ids; reject ids outside of the vocabulary."""
+        from dragoman.arrays import concatenate
+
+        ids, lengths = concatenate(rows)
+        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self):
+            self.check_ids(ids)  # the error names it
+        found = values[ids].tolist()
+        return [found[start:end] for start, end in pairwise(accumulate(lengths.tolist(), initial=0))]
+
     def to_ids(self, tokens: Iterable[str]) -> list[int]:
         """The ids of tokens by name, the inverse of `tokens`."""
         try:
@@ -157,5 +178,27 @@ class TokenTable(Vocabulary):
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; bytes that are not UTF-8, which a model may produce, become U+FFFD."""
-        text = b"".join([self.token_bytes[number] for number in self.check_ids(ids)]).decode("utf-8", errors="replace")
-        return text.removeprefix(" ")
+        return join_bytes([self.token_bytes[number] for number in self.check_ids(ids)])
+
+    def decode_many(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """`decode` for each row, faster."""
+        return [join_bytes(row) for row in self.look_up(self.bytes_array, rows)]
+
+    @cached_property
+    def bytes_array(self) -> Any:
+        """`token_bytes` as an array of objects."""
+        return object_array(self.token_bytes)
+
+
+def join_bytes(parts: Iterable[bytes]) -> str:
+    """The text that tokens write, without the space of the first word."""
+    return b"".join(parts).decode("utf-8", errors="replace").removeprefix(" ")
+
+
+def object_array(values: Sequence[object]) -> Any:
+    """Values as an array, from which NumPy takes many at once."""
+    import numpy as np
+
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import Hypothesis, Search
-from dragoman.text import Tokenizer
-from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.segmentation import ONE_SEGMENT, Ids, Layout, begins_word, join_segments
+from dragoman.translation.segmentation import ONE_SEGMENT, Layout, begins_word, join_segments
 
 LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 DEGENERATE: Final = ("truncated", "repetitive", "too_short", "too_long", "copied", "no_letters")
 FLAGS: Final = (*DEGENERATE, "unseen_length", "split", "unmet", "empty")
 MAX_DEGENERATE_CONFIDENCE: Final = 0.1
-MIN_COMPARED_TOKENS: Final = 8  # shorter texts vary too much in length to compare
-MIN_COPIED_WORDS: Final = 4  # short texts such as names and numbers are often copied correctly
-RATIO_MARGIN: Final = 1.5  # beyond the usual ratios of target to source tokens
-DEFAULT_RATIO: Final = (0.3, 3.0)  # for a model without recorded ratios
-LETTER: Final = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,8 @@ class Translation:
     @property
     def flags(self) -> tuple[str, ...]:
         """The names of the warnings that apply."""
-        return tuple(name for name in FLAGS if getattr(self, name))
+        fields = vars(self)
+        return tuple([name for name in FLAGS if fields[name]])
 
     @property
     def confidence(self) -> float:
@@ -94,80 +85,6 @@ class Scored:
         return self.log_probability / len(self.tokens)
 
 
-Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """Build translations from hypotheses.
-
-    For pairs (source, output) of ids, `attention` has the weights [T, S] and `alignment` those for `align`, if
-    requested. The first `n_language_tokens` tokens of a source name the target language and are not text. `lengths`
-    describes the lines that the model was trained on, if known.
-    """
-
-    source: Tokenizer
-    target: Tokenizer
-    search: Search
-    attention: Mapping[tuple[Ids, Ids], Any] | None = None
-    alignment: Mapping[tuple[Ids, Ids], Any] | None = None
-    n_language_tokens: int = 0
-    lengths: LineLengths | None = None
-
-    def translation(self, layout: Layout, segments: Sequence[Segment]) -> Translation:
-        """The translation of a text from its segments, with its alternatives."""
-        return join_translations(layout, [self.segment(*segment) for segment in segments])
-
-    def segment(self, source: Ids, hypotheses: Sequence[Hypothesis], constraints: Constraints) -> Translation:
-        """The translation of a segment, with its alternatives."""
-        best, *others = [self._one(source, hypothesis, constraints) for hypothesis in hypotheses]
-        return replace(best, alternatives=tuple(others)) if others else best
-
-    def _one(self, source: Ids, hypothesis: Hypothesis, constraints: Constraints) -> Translation:
-        """The translation of one hypothesis, with its met and unmet required phrases."""
-        ids, read = hypothesis.ids, source[self.n_language_tokens :]
-        text = self.target.decode(ids).strip()  # a lone ▁ writes an extra space
-        tokens, source_tokens = self.target.tokens(ids), self.source.tokens(read)
-        loop = longest_loop(ids)
-        low, high = DEFAULT_RATIO if self.lengths is None else self.lengths.ratio
-        comparable = max(len(read), len(ids)) >= MIN_COMPARED_TOKENS
-        ratio = (len(ids) + 1) / (len(read) + 1)
-        translation = Translation(
-            text,
-            score=hypothesis.score,
-            log_probability=hypothesis.log_probability,
-            tokens=tuple(tokens),
-            source_tokens=tuple(source_tokens),
-            truncated=hypothesis.truncated,
-            repetitive=bool(loop) and loop > longest_loop(read),
-            too_short=comparable and ratio * RATIO_MARGIN < low,
-            too_long=comparable and ratio > high * RATIO_MARGIN,
-            copied=is_copy(source_tokens, tokens, text),
-            no_letters=bool(text) and not LETTER.search(text) and bool(LETTER.search(self.source.decode(read))),
-            empty=not text and bool(read),
-            unseen_length=self.lengths is not None and len(read) > self.lengths.longest,
-        )
-        pair = (source, tuple(ids))
-        if constraints.require:
-            met, unmet = constraints.met_and_unmet(self.target.decode(ids))
-            translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
-        if self.attention is not None:
-            translation = replace(translation, attention=self.attention[pair][:, self.n_language_tokens :])
-        if self.alignment is not None:
-            from dragoman.translation.alignment import align, move_language_last
-
-            weights = move_language_last(self.alignment[pair], self.n_language_tokens)
-            translation = replace(translation, alignment=tuple(align(weights, source_tokens, tokens)))
-        return translation
-
-
-def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
-    """Whether a translation is a copy of the source; False for a few words, because names are copied correctly."""
-    if "".join(source) != "".join(target):
-        return False
-    return sum(LETTER.search(word) is not None for word in text.split()) >= MIN_COPIED_WORDS
-
-
 def block_diagonal(maps: Sequence[Any]) -> Any:
     """One attention map for a text in parts; tokens attend within their part only."""
     import numpy
@@ -178,20 +95,6 @@ def block_diagonal(maps: Sequence[Any]) -> Any:
         full[row : row + part.shape[0], column : column + part.shape[1]] = part
         row, column = row + part.shape[0], column + part.shape[1]
     return full
-
-
-def longest_loop(tokens: Sequence[int], longest_period: int = 8) -> int:
-    """Length of the longest run of tokens that repeats a sequence four times or more, or 0."""
-    found = 0
-    if len(tokens) - len(set(tokens)) < 6:  # nearly every text has fewer repeats, and a loop of 8 tokens has at least 6
-        return found
-    for period in range(1, longest_period + 1):
-        run = 0
-        for one, other in zip(tokens, tokens[period:], strict=False):
-            run = run + 1 if one == other else 0
-            if run + period >= max(8, 4 * period):
-                found = max(found, run + period)
-    return found
 
 
 def join_texts(layouts: Sequence[Layout], translations: Sequence[Translation]) -> list[Translation]:

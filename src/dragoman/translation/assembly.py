@@ -1,0 +1,100 @@
+"""Build translations from hypotheses: decode them, and check them for signs of degeneracy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.types import Hypothesis
+from dragoman.text import Tokenizer
+from dragoman.text.line_lengths import LineLengths
+from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, longest_loop, looping_rows
+from dragoman.translation.result import Translation
+from dragoman.translation.segmentation import Ids
+
+Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Build the translations of segments.
+
+    For pairs (source, output) of ids, `attention` has the weights [T, S] and `alignment` those for `align`, if
+    requested. The first `n_language_tokens` tokens of a source name the target language and are not text. `lengths`
+    describes the lines that the model was trained on, if known.
+    """
+
+    source: Tokenizer
+    target: Tokenizer
+    attention: Mapping[tuple[Ids, Ids], Any] | None = None
+    alignment: Mapping[tuple[Ids, Ids], Any] | None = None
+    n_language_tokens: int = 0
+    lengths: LineLengths | None = None
+
+    def translations(self, segments: Sequence[Segment]) -> list[Translation]:
+        """The translation of each segment, with its alternatives."""
+        read = [source[self.n_language_tokens :] for source, _, _ in segments]
+        outputs = [one.ids for _, hypotheses, _ in segments for one in hypotheses]
+        source_tokens, tokens = self.source.tokens_many(read), iter(self.target.tokens_many(outputs))
+        texts, looping = iter(self.target.decode_many(outputs)), looping_rows(outputs)
+        translations: list[Translation] = []
+        number = 0  # of a hypothesis, in all segments
+        for (source, hypotheses, constraints), ids, names in zip(segments, read, source_tokens, strict=True):
+            found: list[Translation] = []
+            for one in hypotheses:
+                repetitive = number in looping and longest_loop(one.ids) > longest_loop(ids)
+                made = self._translation(ids, names, one, next(tokens), next(texts).strip(), repetitive)
+                found.append(self._complete(made, source, one, constraints))
+                number += 1
+            best, *others = found
+            translations.append(replace(best, alternatives=tuple(others)) if others else best)
+        return translations
+
+    def _translation(
+        self,
+        source: Ids,
+        source_tokens: tuple[str, ...],
+        hypothesis: Hypothesis,
+        tokens: tuple[str, ...],
+        text: str,  # stripped: a lone ▁ writes an extra space
+        repetitive: bool,
+    ) -> Translation:
+        """The translation of one hypothesis."""
+        too_short, too_long = compare_lengths(len(source), len(tokens), self.lengths)
+        return Translation(
+            text,
+            hypothesis.score,
+            hypothesis.log_probability,
+            tokens,
+            source_tokens,
+            truncated=hypothesis.truncated,
+            repetitive=repetitive,
+            too_short=too_short,
+            too_long=too_long,
+            copied=is_copy(source_tokens, tokens, text),
+            no_letters=bool(text) and not has_letters(text) and has_letters(self.source.decode(source)),
+            empty=not text and bool(source),
+            unseen_length=self.lengths is not None and len(source) > self.lengths.longest,
+        )
+
+    def _complete(
+        self, translation: Translation, source: Ids, hypothesis: Hypothesis, constraints: Constraints
+    ) -> Translation:
+        """The translation with its required phrases, attention and alignment, if requested."""
+        if constraints.require:
+            met, unmet = constraints.met_and_unmet(self.target.decode(hypothesis.ids))
+            translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
+        if self.attention is None and self.alignment is None:
+            return translation
+        pair = (source, tuple(hypothesis.ids))
+        if self.attention is not None:
+            translation = replace(translation, attention=self.attention[pair][:, self.n_language_tokens :])
+        if self.alignment is not None:
+            from dragoman.translation.alignment import align, move_language_last
+
+            weights = move_language_last(self.alignment[pair], self.n_language_tokens)
+            links = align(weights, translation.source_tokens, translation.tokens)
+            translation = replace(translation, alignment=tuple(links))
+        return translation
