@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import os
 import stat
 import sys
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, TextIO, TypeVar
+from typing import IO, Any, TextIO, TypeVar
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.input import is_pipe, parse_path
@@ -20,7 +19,6 @@ from dragoman.errors import OutputError
 from dragoman.values import plural
 
 T = TypeVar("T")
-SWITCH_SECONDS: Final = 1e-4
 
 
 def parse_output(word: str) -> Path | None:
@@ -163,23 +161,6 @@ def flush_before_waiting(target: IO[bytes], blocks: Iterable[list[T]]) -> Iterat
         yield block
         if not block:
             target.flush()
-
-
-@contextmanager
-def bulk_work() -> Iterator[None]:
-    """Let the thread of an engine continue quickly, and leave what is loaded to no garbage collection.
-
-    The engine runs in a thread that needs Python for moments only. By default it would wait 5 ms for each of them
-    while the main thread is busy with text.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        sys.setswitchinterval(before)
 
 
 def should_report(progress: bool | None, path: Path | None) -> bool:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from itertools import accumulate, pairwise
-from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from operator import index, itemgetter
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
 from dragoman.errors import NotATokenizerError, TextError
@@ -21,6 +19,8 @@ from dragoman.values import render_value
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray
+
+T = TypeVar("T")
 
 
 def language_token(code: str) -> str:
@@ -109,22 +109,17 @@ class Vocabulary:
 
     def tokens_many(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
         """`tokens` for each row, faster."""
-        return [tuple(row) for row in self.look_up(self.names_array, rows)]
+        return self.look_up(self.names, rows)
 
-    @cached_property
-    def names_array(self) -> Any:
-        """The token names as an array of objects."""
-        return object_array(self.names)
-
-    def look_up(self, values: Any, rows: Sequence[Sequence[int]]) -> list[list[Any]]:
+    def look_up(self, values: Sequence[T], rows: Sequence[Sequence[int]]) -> list[tuple[T, ...]]:
         """The values of each row's ids; reject ids outside of the vocabulary."""
         from dragoman.arrays import concatenate
 
-        ids, lengths = concatenate(rows)
+        ids, _ = concatenate(rows)
         if len(ids) and not 0 <= ids.min() <= ids.max() < len(self):
             self.check_ids(ids)  # the error names it
-        found = values[ids].tolist()
-        return [found[start:end] for start, end in pairwise(accumulate(lengths.tolist(), initial=0))]
+        # itemgetter is the fastest way to take many items, but takes a single one without its tuple
+        return [itemgetter(*row)(values) if len(row) > 1 else tuple([values[i] for i in row]) for row in rows]
 
     def to_ids(self, tokens: Iterable[str]) -> list[int]:
         """The ids of tokens by name, the inverse of `tokens`."""
@@ -182,23 +177,9 @@ class TokenTable(Vocabulary):
 
     def decode_many(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """`decode` for each row, faster."""
-        return [join_bytes(row) for row in self.look_up(self.bytes_array, rows)]
-
-    @cached_property
-    def bytes_array(self) -> Any:
-        """`token_bytes` as an array of objects."""
-        return object_array(self.token_bytes)
+        return [join_bytes(row) for row in self.look_up(self.token_bytes, rows)]
 
 
 def join_bytes(parts: Iterable[bytes]) -> str:
     """The text that tokens write, without the space of the first word."""
     return b"".join(parts).decode("utf-8", errors="replace").removeprefix(" ")
-
-
-def object_array(values: Sequence[object]) -> Any:
-    """Values as an array, from which NumPy takes many at once."""
-    import numpy as np
-
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array

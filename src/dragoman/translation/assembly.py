@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis
@@ -15,6 +15,7 @@ from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
 
 Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
+DEFAULTS: Final = vars(Translation(""))
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Assembly:
         outputs = [one.ids for _, hypotheses, _ in segments for one in hypotheses]
         source_tokens, tokens = self.source.tokens_many(read), iter(self.target.tokens_many(outputs))
         texts, looping = iter(self.target.decode_many(outputs)), looping_rows(outputs)
+        extras = self.attention is not None or self.alignment is not None
         translations: list[Translation] = []
         number = 0  # of a hypothesis, in all segments
         for (source, hypotheses, constraints), ids, names in zip(segments, read, source_tokens, strict=True):
@@ -46,10 +48,9 @@ class Assembly:
             for one in hypotheses:
                 repetitive = number in looping and longest_loop(one.ids) > longest_loop(ids)
                 made = self._translation(ids, names, one, next(tokens), next(texts).strip(), repetitive)
-                found.append(self._complete(made, source, one, constraints))
+                found.append(self._complete(made, source, one, constraints) if extras or constraints else made)
                 number += 1
-            best, *others = found
-            translations.append(replace(best, alternatives=tuple(others)) if others else best)
+            translations.append(found[0] if len(found) == 1 else replace(found[0], alternatives=tuple(found[1:])))
         return translations
 
     def _translation(
@@ -63,12 +64,14 @@ class Assembly:
     ) -> Translation:
         """The translation of one hypothesis."""
         too_short, too_long = compare_lengths(len(source), len(tokens), self.lengths)
-        return Translation(
-            text,
-            hypothesis.score,
-            hypothesis.log_probability,
-            tokens,
-            source_tokens,
+        made = object.__new__(Translation)
+        vars(made).update(  # the __init__ of a frozen dataclass takes three times as long
+            DEFAULTS,
+            text=text,
+            score=hypothesis.score,
+            log_probability=hypothesis.log_probability,
+            tokens=tokens,
+            source_tokens=source_tokens,
             truncated=hypothesis.truncated,
             repetitive=repetitive,
             too_short=too_short,
@@ -78,6 +81,7 @@ class Assembly:
             empty=not text and bool(source),
             unseen_length=self.lengths is not None and len(source) > self.lengths.longest,
         )
+        return made
 
     def _complete(
         self, translation: Translation, source: Ids, hypothesis: Hypothesis, constraints: Constraints
@@ -86,8 +90,6 @@ class Assembly:
         if constraints.require:
             met, unmet = constraints.met_and_unmet(self.target.decode(hypothesis.ids))
             translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
-        if self.attention is None and self.alignment is None:
-            return translation
         pair = (source, tuple(hypothesis.ids))
         if self.attention is not None:
             translation = replace(translation, attention=self.attention[pair][:, self.n_language_tokens :])

@@ -75,13 +75,13 @@ class Pipeline:
         """The translation of each text; texts before an invalid one are translated before the error is raised."""
         prepared = self.builder.build(blocks_of(texts))
         if self.request.stop is not None:  # the caller's thread may have other work between the steps of a search
-            searched: Iterator[tuple[Window, Found]] = ((one, self._search(one)) for one in prepared if one is not None)
+            searched: Iterator[tuple[Window, Found]] = ((one, self.search(one)) for one in prepared if one is not None)
         else:
-            searched = overlap(prepared, self._search, self.stop.set)
+            searched = overlap(prepared, self.search, self.stop.set)
         for window, found in searched:
-            yield from self._assemble(window, found)
+            yield from self.assemble(window, found)
 
-    def _search(self, window: Window) -> Found:
+    def search(self, window: Window) -> Found:
         """The hypotheses of all jobs."""
         request, jobs = self.request, window.jobs
         constrained = [] if request.constraints is None else [i for i, job in enumerate(jobs) if job.constraints]
@@ -97,7 +97,7 @@ class Pipeline:
             hypotheses = [found[number] for _, number in numbers]
         return Found(hypotheses, *self._attention(jobs, hypotheses))
 
-    def _assemble(self, window: Window, found: Found) -> Iterator[Translation]:
+    def assemble(self, window: Window, found: Found) -> Iterator[Translation]:
         """The translations of the texts of a window, a few at a time: they are used while in the caches."""
         translator = self.translator
         assembly = Assembly(

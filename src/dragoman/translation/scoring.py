@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from dragoman.engines.forced import EncodedPairs
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search, StopFlag
 from dragoman.text.trees.dependency import TreeAligner
@@ -35,35 +36,44 @@ def score_pairs(
     """
     engine, stop = translator.engines.forced(exact=True), StopFlag()
     pairs = pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
-    max_pairs = (batch or engine.batch) * WINDOW_BATCHES
+    windows = encoded_windows(translator, pairs, (batch or engine.batch) * WINDOW_BATCHES, trees, before, to)
 
-    def encoded_windows() -> Iterator[list[tuple[Ids, Ids]] | None]:
-        done = 0
-        for block in blocks_of(pairs):
-            first = done
-            for window in pair_windows(block, max_pairs):
-                sources, tree_error = encode_sources(translator, [source for source, _ in window], trees, to, done)
-                encoded, error = encode_window(translator, window[: len(sources)], sources, before + done)
-                yield encoded
-                if error := error or tree_error:
-                    raise error
-                done += len(window)
-            if done == first:
-                yield None
-        if isinstance(to, list) and len(to) > done:
-            raise SearchError(
-                f"`to` has {plural(len(to), 'language')} for {plural(done, 'pair')}; give one for each",
-                code="count_mismatch",
-            )
-
-    def work(encoded: list[tuple[Ids, Ids]]) -> list[list[float]]:
+    def work(encoded: EncodedPairs) -> list[list[float]]:
         return engine.log_probabilities(encoded, batch, stop)
 
-    for encoded, rows in overlap(encoded_windows(), work, stop.set):
+    for encoded, rows in overlap(windows, work, stop.set):
         tokens = translator.target.tokens_many([ids for _, ids in encoded])
         for names, row in zip(tokens, rows, strict=True):
             total = sum(row)
             yield Scored(total / search.normalizer(len(row)), total, (*names, "</s>"), tuple(row))
+
+
+def encoded_windows(
+    translator: Translator,
+    pairs: Iterable[object],
+    max_pairs: int,
+    trees: TreeAligner | None = None,
+    before: int = 0,
+    to: str | list[str] | None = None,
+) -> Iterator[list[tuple[Ids, Ids]] | None]:
+    """The ids of at most `max_pairs` pairs at a time; None for an empty block."""
+    done = 0
+    for block in blocks_of(pairs):
+        first = done
+        for window in pair_windows(block, max_pairs):
+            sources, tree_error = encode_sources(translator, [source for source, _ in window], trees, to, done)
+            encoded, error = encode_window(translator, window[: len(sources)], sources, before + done)
+            yield encoded
+            if error := error or tree_error:
+                raise error
+            done += len(window)
+        if done == first:
+            yield None
+    if isinstance(to, list) and len(to) > done:
+        raise SearchError(
+            f"`to` has {plural(len(to), 'language')} for {plural(done, 'pair')}; give one for each",
+            code="count_mismatch",
+        )
 
 
 def encode_window(

@@ -58,6 +58,14 @@ def windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
         yield window
 
 
+def longest_first(jobs: Iterable[SentenceJob]) -> list[SentenceJob]:
+    """Jobs by the length of their source, those of equal length in a fixed order."""
+    by_length: dict[int, list[SentenceJob]] = {}  # many short sorts: one long sort would block the engine's thread
+    for job in jobs:
+        by_length.setdefault(len(job.source), []).append(job)
+    return [job for length in sorted(by_length, reverse=True) for job in sorted(by_length[length])]
+
+
 class WindowBuilder:
     """Split and encode the texts of one request, `max_texts` at a time."""
 
@@ -85,7 +93,6 @@ class WindowBuilder:
     def _window(self, texts: list[str], first: int) -> tuple[Window, DragomanError | None]:
         """The window of the texts up to the first invalid one, and its error."""
         translator, request = self.translator, self.request
-        prefixes = self._prefixes(first, len(texts))
         error: DragomanError | None = None
         if request.trees is None:
             layouts, parts = self._segments(texts, first)
@@ -96,21 +103,25 @@ class WindowBuilder:
         if translator.n_language_tokens:
             before = language_tokens(translator.source, request.to, first, len(texts))
             parts = [[(*token, *ids) for ids in of_text] for token, of_text in zip(before, parts, strict=True)]
+        prefixes = self._prefixes(first, len(texts))
         numbers: dict[SentenceJob, int] = {}  # equal segments are translated once
         segments: list[list[int]] = []
-        for i, text in enumerate(texts):
+        limited = translator.longest_source is not None or translator.longest_output is not None
+        for i, (text, prefix, of_text) in enumerate(zip(texts, prefixes, parts, strict=True)):
             try:
-                self._check_length(text, parts[i], prefixes[i])
-                jobs = self._jobs(first + i, parts[i], prefixes[i])
+                if limited:
+                    self._check_length(text, of_text, prefix)
+                jobs = self._jobs(first + i, of_text, prefix)
             except DragomanError as wrong:
                 error = wrong
                 break
             segments.append([numbers.setdefault(job, len(numbers)) for job in jobs])
-        distinct = [*numbers]
-        order = sorted(range(len(distinct)), key=lambda i: (-len(distinct[i].source), distinct[i]))
-        rank = dict(zip(order, range(len(order)), strict=True))
-        segments = [[rank[number] for number in of_text] for of_text in segments]
-        return Window(layouts[: len(segments)], segments, [distinct[i] for i in order]), error
+        ordered = longest_first(numbers)
+        ranks = [0] * len(ordered)
+        for rank, job in enumerate(ordered):
+            ranks[numbers[job]] = rank
+        segments = [[ranks[number] for number in of_text] for of_text in segments]
+        return Window(layouts[: len(segments)], segments, ordered), error
 
     def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
         """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
@@ -146,8 +157,6 @@ class WindowBuilder:
     def _check_length(self, text: str, parts: Sequence[Ids], prefix: Ids) -> None:
         """Raise if the model has no positions for a text or its prefix."""
         translator = self.translator
-        if translator.longest_source is None and translator.longest_output is None:
-            return
         for what, ids, limit, advice in (
             *(("it", ids, translator.longest_source, "split it, for example with split='auto'") for ids in parts),
             ("its prefix", prefix, translator.longest_output, "use a shorter one"),
@@ -161,14 +170,14 @@ class WindowBuilder:
 
     def _jobs(self, index: int, parts: Sequence[Ids], prefix: Ids) -> list[SentenceJob]:
         """The jobs of a text, with the constraints of each; raise if this model cannot write them."""
+        if len(parts) == 1 and self.request.constraints is None:  # nearly every text
+            return [SentenceJob(parts[0], prefix, UNCONSTRAINED)]
         translator, constraints = self.translator, [UNCONSTRAINED] * len(parts)
         if self.request.constraints is not None:
             n = translator.n_language_tokens
             constraints = self.request.constraints.for_parts(index, [translator.source.decode(p[n:]) for p in parts])
             for one in filter(None, constraints):
                 translator.constraint_compiler.compile(one)
-        if len(parts) == 1:
-            return [SentenceJob(parts[0], prefix, constraints[0])]
         prefixes = [prefix if i == 0 else () for i in range(len(parts))]  # a prefix is of the first part
         search = self.request.search
         n_parts = len(parts) if search.for_part(len(parts)) != search else 1

@@ -22,7 +22,7 @@ from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text import normalize
 from dragoman.translation.assembly import Assembly
-from dragoman.translation.degeneracy import longest_loop
+from dragoman.translation.degeneracy import longest_loop, looping_rows
 from dragoman.translation.options import SearchOptions, TranslationOptions, TranslationRequest, resolve_search
 from dragoman.translation.segmentation import join_segments, split_tokens
 from raising import raises
@@ -292,6 +292,12 @@ def test_loops_are_what_the_words_say(tokens: list[int]) -> None:
         if end - start >= 4 * period and all(tokens[i] == tokens[i - period] for i in range(start + period, end))
     ]
     assert longest_loop(tokens) == max(runs, default=0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(4, 6), max_size=40), max_size=6))
+def test_loops_are_found_in_many_rows_at_once(rows: list[list[int]]) -> None:
+    assert looping_rows(rows) == {i for i, row in enumerate(rows) if longest_loop(row)}
 
 
 def test_flags() -> None:

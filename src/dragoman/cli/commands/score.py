@@ -16,7 +16,6 @@ from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_opt
 from dragoman.cli.options.sentence_options import check_pair_options
 from dragoman.cli.output import (
     LineReporter,
-    bulk_work,
     flush_before_waiting,
     open_output,
     parse_output,
@@ -131,7 +130,7 @@ def command(
     show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
     options: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": aligner, "batch": batch, "to": to}
     prompt_terminal([] if plain else sides, "Type a sentence, a tab and its translation; Ctrl-D ends.")
-    with open_output(place) as (into, done), report, bulk_work():
+    with open_output(place) as (into, done), report:
         for scored in translator.stream_scores(Blocks(flush_before_waiting(into, blocks)), **options):
             report.count(scored)
             into.write(format_json(scored, report.done) if as_json else f"{getattr(scored, show):.4f}\n".encode())

@@ -14,7 +14,6 @@ from dragoman.cli.options.constraint_options import LineConstraints, constraint_
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.output import (
     LineReporter,
-    bulk_work,
     flush_before_waiting,
     open_output,
     parse_output,
@@ -152,7 +151,7 @@ def command(
         note(f"{running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}")
     options = {"search": search, "prefix": prefix, "alignment": alignments, "trees": aligner, "to": to, **settings}
     prompt_terminal(sources, "Type a sentence and press Enter; Ctrl-D ends.")
-    with open_output(place) as (target, done), report, bulk_work():
+    with open_output(place) as (target, done), report:
         blocks = flush_before_waiting(target, [sentences] if texts else stream_lines(sources))
         for translation in line_constraints.stream(translator, blocks, options):
             report.count(translation)
