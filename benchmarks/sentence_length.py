@@ -76,10 +76,13 @@ def recipe_of(name: str, options: argparse.Namespace) -> Recipe:
         changes, rate = (*changes, *TOY_MODELS[name][0]), TOY_MODELS[name][1]
     model = [*changes, f"dropout={0.05 if options.toy else 0.2}"]
     steps = options.steps
+    # Recurrent and convolutional models have neither packed batches nor compiled steps.
+    fast = name == "Transformer" and options.device.startswith("cuda")
+    layout = ("data.layout=packed", "train.compile=true") if fast else ("data.layout=padded",)
     return Recipe.from_changes(
         [
             *(f"model.{change}" for change in {each.split("=")[0]: each for each in model}.values()),
-            *(f"text.vocabulary_size={1000 if options.toy else 8000}", "data.max_tokens=200", "data.layout=padded"),
+            *(f"text.vocabulary_size={1000 if options.toy else 8000}", "data.max_tokens=200", *layout),
             *(f"data.batch_tokens={options.batch_tokens}", f"train.steps={steps}", "train.schedule=cosine"),
             *(f"train.warmup_steps={max(1, steps // 10)}", f"train.learning_rate={options.rate or rate}"),
             *("train.clip=1.0", "train.average=1", "train.keep=1", f"train.evaluate_every={steps}"),

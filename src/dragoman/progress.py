@@ -114,6 +114,7 @@ class ConsoleReporter(Reporter):
         self._total, self._first_step, self._printed_step, self._tokens = steps, step, step, 0.0
         self._loss_sum = self._loss_tokens = 0.0
         self._started = self._printed = time.perf_counter()
+        self._first_result: tuple[float, int] | None = None  # its time and its step
         if step:
             self.note(f"resuming after step {step:,}")
         if self.live:
@@ -137,6 +138,8 @@ class ConsoleReporter(Reporter):
         self._loss_sum, self._loss_tokens = self._loss_sum + loss * target_tokens, self._loss_tokens + target_tokens
         now, mean = time.perf_counter(), self._loss_sum / self._loss_tokens
         rate = self._tokens / max(now - self._started, 1e-9)
+        if self._first_result is None:
+            self._first_result = now, step
         if self.live:
             self._bar.update(self._task, completed=step, loss=mean, rate=rate)
         elif now - self._printed > STEP_SECONDS:
@@ -190,7 +193,10 @@ class ConsoleReporter(Reporter):
 
     def _print_step(self, step: int, loss: float, rate: float) -> None:
         self._printed, self._printed_step = time.perf_counter(), step
-        left = (self._printed - self._started) / max(1, step - self._first_step) * (self._total - step)
+        since, first = self._started, self._first_step
+        if self._first_result is not None and step > self._first_result[1]:  # the first step may have been compiled
+            since, first = self._first_result
+        left = (self._printed - since) / max(1, step - first) * (self._total - step)
         done, speed = f"step {step:,}/{self._total:,}", f"{rate:,.0f} {self.trained}/s"
         self.console.print(f"{done}  loss {loss:.3f}  {speed}  {clock(left)} left")
 

@@ -61,7 +61,7 @@ async def half_body(streams: Streams, line: str) -> None:
 
 
 async def half_closed(streams: Streams, line: str) -> None:
-    """A whole request; then the client closes its side, which TCP does not tell from one that is gone."""
+    """A whole request; then the client closes its side and waits for the reply."""
     streams[1].write(request(line))
     streams[1].write_eof()
 
@@ -111,15 +111,15 @@ async def misbehave(place: tuple[str, int], kind: str, line: str) -> str:
                 await asyncio.sleep(0.5)
             return "disconnected"
         while chunk := await streams[0].read(1 << 16):
-            got = (got + chunk)[:64]
+            got = (got + chunk)[:4096]
     except ConnectionError:
         pass
     finally:
         acting.cancel()
         await asyncio.gather(acting, return_exceptions=True)
         streams[1].close()
-    status = re.match(rb"HTTP/1\.[01] (\d+)", got)
-    return status[1].decode() if status else "disconnected"
+    final = [status for status in re.findall(rb"^HTTP/1\.[01] (\d+)", got, re.MULTILINE) if status != b"100"]
+    return final[0].decode() if final else "disconnected"
 
 
 async def ask(place: tuple[str, int], content: bytes) -> bytes:

@@ -36,6 +36,18 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert "\x1b" not in said
 
 
+def test_a_slow_first_step_does_not_lengthen_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, stream = [100.0], io.StringIO()
+    monkeypatch.setattr("dragoman.progress.time.perf_counter", lambda: now[0])
+    reporter = ConsoleReporter(stream)
+    reporter.start_training(0, 1000)
+    for step in range(1, 11):
+        now[0] += 29 if step == 1 else 1  # compiled
+        reporter.step_done(step, 1000, 2.5)
+    reporter.logged({"step": 10, "loss": 2.0, "target_tokens_per_second": 70.0})
+    assert stream.getvalue().splitlines()[-1].endswith(f"{clock(990)} left")
+
+
 def test_seconds_as_a_clock_shows_them() -> None:
     assert [clock(s) for s in (0, 59.9, 61, 3600, 36_061)] == ["0:00", "0:59", "1:01", "1:00:00", "10:01:01"]
 

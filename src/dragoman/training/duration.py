@@ -41,17 +41,17 @@ def step_seconds(recipe: Recipe, prepared: Prepared, world: int, speed: Speed) -
 
 
 def run_seconds(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, fine_tuning: bool) -> float:
-    """The time of a run: its steps, its evaluations, and the selection of the weights."""
+    """The time of a run: its first step, its steps, its evaluations, and the selection of the weights."""
     train = recipe.train
     evaluations = -(-train.steps // train.evaluate_every) + CANDIDATES + fine_tuning
     steps = train.steps * step_seconds(recipe, prepared, world, speed)
-    return steps + evaluations * speed.seconds_per_evaluation
+    return speed.startup_seconds + steps + evaluations * speed.seconds_per_evaluation
 
 
 def fit_minutes(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, minutes: float) -> RunLength:
     """The longest run that fits, up to a useful number of epochs; with fewer evaluations if they are slow."""
     seconds, of_step, of_evaluation = (
-        60 * minutes,
+        60 * minutes - speed.startup_seconds,
         step_seconds(recipe, prepared, world, speed),
         speed.seconds_per_evaluation,
     )
@@ -60,7 +60,7 @@ def fit_minutes(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, mi
     left = seconds - (evaluations + CANDIDATES + 1) * of_evaluation
     steps = min(int(left / of_step), MAX_EPOCHS * epoch_length(recipe, prepared, world))
     if left < MIN_STEPS * of_step:
-        least = (MIN_STEPS * of_step + (CANDIDATES + 2) * of_evaluation) / 60
+        least = (speed.startup_seconds + MIN_STEPS * of_step + (CANDIDATES + 2) * of_evaluation) / 60
         raise TrainingError(
             f"--minutes {minutes:g} is too short: a step takes {of_step:.2f} s here and an evaluation about "
             f"{of_evaluation:.1f} s; give at least {least:.1f}, or a smaller validation set",

@@ -19,7 +19,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from dragoman.config import Recipe
+from dragoman.config import Recipe, TrainRecipe
 from dragoman.cpu import available_cores
 from dragoman.data.batch import Batch
 from dragoman.data.prepared import Prepared
@@ -29,10 +29,12 @@ from dragoman.text.special_tokens import PAD
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.steps.eager import EagerSteps, precision
+from dragoman.training.steps.cuda_graph import CudaGraphSteps
+from dragoman.training.steps.eager import EagerSteps, precision, supports_cuda_graph, wrap_task
 
 ROUNDS, BUDGET_SECONDS = 3, 8.0  # each number of threads runs once in a round; no round starts after the budget
-MEASURED_TOKENS: Final = 4_000  # larger batches are measured by smaller ones
+GPU_ROUNDS: Final = 10
+MEASURED_TOKENS: Final = 4_000  # larger batches of a CPU are measured by smaller ones
 WORTHWHILE: Final = 0.9  # more threads are used if they need at most this share of the time
 THREADS_VARIABLE: Final = "OMP_NUM_THREADS"
 
@@ -41,7 +43,8 @@ THREADS_VARIABLE: Final = "OMP_NUM_THREADS"
 class Speed:
     """Seconds per target token of one process, with the number of threads that is fastest here; `memory` in bytes.
 
-    `timings` has the seconds per target token of each number of threads that was tried.
+    `timings` has the seconds per target token of each number of threads that was tried. `startup_seconds` is the time
+    of the first step, in which a GPU's step is compiled.
     """
 
     threads: int
@@ -50,6 +53,7 @@ class Speed:
     parameters: int
     memory: int
     timings: dict[int, float]
+    startup_seconds: float = 0.0
 
 
 def thread_options(device: torch.device, world: int) -> list[int]:
@@ -77,17 +81,19 @@ def measure_speed(
     evaluation_seconds: Callable[[nn.Module], float] = lambda _: 0.0,
 ) -> Speed:
     """Time a few training steps with each number of threads, and an evaluation; leaves the fastest number set."""
-    limit = max(recipe.data.max_tokens + 1, min(recipe.data.batch_tokens, MEASURED_TOKENS))
+    limit = recipe.data.batch_tokens
+    if device.type == "cpu":
+        limit = max(recipe.data.max_tokens + 1, min(limit, MEASURED_TOKENS))
     data = replace(recipe.data, batch_tokens=limit)
-    settings = replace(recipe.train, compile=False, accumulate=1)
+    settings = replace(recipe.train, compile=recipe.train.compile and device.type == "cuda", accumulate=1)
     with random_state_kept(), prepared.loader(data) as loader:
-        batches = [next(loader) for _ in range(ROUNDS)]
+        batches = [next(loader) for _ in range(ROUNDS if device.type == "cpu" else GPU_ROUNDS)]
         model = build_model(recipe.model, vocabulary_sizes(*prepared.tokenizers), PAD).to(device).train()
-        task = TranslationLoss(model, settings.label_smoothing, PAD, settings.r_drop)  # type: ignore[arg-type]
-        ranks = Ranks(device=device)
-        steps = EagerSteps(task, model, Optimizer(model, settings), settings, precision(settings, device), ranks, {})
-        before = peak_memory(device)
-        run_step(steps, batches[0])  # the first step allocates memory
+        before, started = peak_memory(device), time.perf_counter()
+        steps = make_steps(model, settings, device, batches[0])
+        for _ in range(2):  # the first step allocates memory and compiles, the second is captured
+            run_step(steps, batches[0])
+        startup = time.perf_counter() - started
         timings = time_steps(steps, batches, options)
         threads = fastest_threads(timings)
         if device.type == "cpu":
@@ -97,10 +103,24 @@ def measure_speed(
     used = max(peak_memory(device) - before, 16 * parameters)  # weights, gradients and two moments, in float32
     activations = max(0, used - 16 * parameters) * recipe.data.batch_tokens / limit
     memory = before + 16 * parameters + int(activations) + (4 * parameters if recipe.train.ema else 0)
-    return Speed(threads, timings[threads], evaluation, parameters, memory, timings)
+    return Speed(threads, timings[threads], evaluation, parameters, memory, timings, startup)
 
 
-def time_steps(steps: EagerSteps, batches: Sequence[Batch], options: Sequence[int]) -> dict[int, float]:
+def make_steps(
+    model: nn.Module, recipe: TrainRecipe, device: torch.device, batch: Batch
+) -> EagerSteps | CudaGraphSteps:
+    """The steps that a run with this recipe has on this device."""
+    task = TranslationLoss(model, recipe.label_smoothing, PAD, recipe.r_drop)  # type: ignore[arg-type]
+    ranks = Ranks(device=device)
+    common = Optimizer(model, recipe), recipe, precision(recipe, device), ranks
+    if supports_cuda_graph(recipe, ranks, batch, model):
+        return CudaGraphSteps(task, *common)
+    return EagerSteps(wrap_task(task, recipe, ranks), model, *common, {})
+
+
+def time_steps(
+    steps: EagerSteps | CudaGraphSteps, batches: Sequence[Batch], options: Sequence[int]
+) -> dict[int, float]:
     """Seconds per target token with each number of threads; they take turns, so that all run under the same load."""
     spent, tokens = dict.fromkeys(options, 0.0), dict.fromkeys(options, 0)
     began = time.perf_counter()
@@ -117,9 +137,10 @@ def time_steps(steps: EagerSteps, batches: Sequence[Batch], options: Sequence[in
     return {threads: spent[threads] / max(1, tokens[threads]) for threads in options}
 
 
-def run_step(steps: EagerSteps, batch: Batch) -> None:
+def run_step(steps: EagerSteps | CudaGraphSteps, batch: Batch) -> None:
     """One step with a learning rate of 0, complete on the device when it returns."""
     steps.submit([batch], 1, max(1, batch.target_tokens), batch.source_tokens, 0.0)
+    steps.completed(wait=True)
     if steps.ranks.device.type == "cuda":
         torch.cuda.synchronize()
 

@@ -92,6 +92,30 @@ def test_measuring_changes_no_random_state_and_counts_parameters(prepared: Prepa
     assert set(found.timings) == {1} and found.seconds_per_token > 0
 
 
+@pytest.mark.gpu
+def test_a_gpu_is_measured_with_the_steps_of_the_run(prepared: Prepared) -> None:
+    """Compiled steps are several times as fast as eager ones; only the first is slow."""
+    made = recipe("data.layout=packed", "train.compile=true")
+    found = measure_speed(made, prepared, torch.device("cuda"), [torch.get_num_threads()])
+    with prepared.loader(made.data) as loader:
+        steps = speed.make_steps(
+            speed.build_model(made.model, prepared.tokenizers[0].vocabulary_size, 0).cuda(),
+            made.train,
+            torch.device("cuda"),
+            next(loader),
+        )
+    assert isinstance(steps, speed.CudaGraphSteps)
+    assert found.startup_seconds > 10 * found.seconds_per_token * made.data.batch_tokens
+
+
+def test_a_run_that_compiles_is_shorter_by_the_time_of_compiling(prepared: Prepared) -> None:
+    plain = fit_minutes(recipe(), prepared, 1, Speed(1, 0.001, 0.0, 1000, 1000, {1: 0.001}), 1)
+    compiled = fit_minutes(recipe(), prepared, 1, Speed(1, 0.001, 0.0, 1000, 1000, {1: 0.001}, 30.0), 1)
+    assert compiled.steps == pytest.approx(plain.steps / 2, abs=1) and plain.steps > 20
+    with raises(TrainingError, "out_of_range", "--minutes 0.4"):
+        fit_minutes(recipe(), prepared, 1, Speed(1, 1e-6, 0.0, 1000, 1000, {1: 1e-6}, 30.0), 0.4)
+
+
 def test_the_choice_is_recorded_and_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(speed, "available_cores", lambda: 3)

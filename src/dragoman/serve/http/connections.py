@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS: Final = 10.0  # to receive a request head, from its first byte or from the start of the connection
 WRITE_SECONDS: Final = 20.0  # without progress, after which a client that does not read its reply is disconnected
+PROBE_SECONDS: Final = 0.5  # between probes of a client that has closed its side
 MAX_CONNECTIONS: Final = 4_096
 RESERVED_DESCRIPTORS: Final = 64  # for everything that is not a connection
 LOG_SECONDS: Final = 60.0  # between log lines about the same shortage
@@ -46,11 +47,14 @@ class Connection(H11Protocol):
     max_connections = MAX_CONNECTIONS
     head_seconds = HEAD_SECONDS
     write_seconds = WRITE_SECONDS
+    probe_seconds = PROBE_SECONDS
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.head_timer: asyncio.TimerHandle | None = None
         self.write_timer: asyncio.TimerHandle | None = None
+        self.probe_timer: asyncio.TimerHandle | None = None
+        self.half_closed = False
 
     @property
     def idle(self) -> bool:
@@ -89,15 +93,29 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Limit the time for the rest of the request body or of the reply."""
         super().on_response_complete()
+        if self.half_closed and self.idle:
+            self.transport.close()
         if self.transport.is_closing():
             self._limit_flush()
         elif self.conn.their_state is h11.SEND_BODY:
             self._wait_for_head()
 
-    def eof_received(self) -> None:
-        """Close the connection when the client closes its side: most such clients are gone."""
-        super().eof_received()
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a client that closes its side after a whole request; close the connection otherwise."""
+        if not self.idle and self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
+            self.half_closed = True
+            self._probe()
+            return True
         self._limit_flush()
+        return False
+
+    def _probe(self) -> None:
+        """Send `100 Continue` until the reply: a client that has left looks half-closed until sending fails."""
+        if self.idle or self.cycle.response_started or self.transport.is_closing():
+            return
+        if self.cycle.scope["http_version"] != "1.0":  # which has no interim replies
+            self.transport.write(self.conn.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        self.probe_timer = self.loop.call_later(self.probe_seconds, self._probe)
 
     def pause_writing(self) -> None:
         """Start the write timeout: the client does not read."""
@@ -133,7 +151,7 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _cancel_timers(self) -> None:
-        for timer in (self.head_timer, self.write_timer):
+        for timer in (self.head_timer, self.write_timer, self.probe_timer):
             if timer is not None:
                 timer.cancel()
 

@@ -179,16 +179,55 @@ def test_a_reply_that_is_read_in_time_arrives_whole() -> None:
     play(scene, size=500_000)
 
 
-def test_a_half_closed_client_is_gone() -> None:
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize("request_", [REQUEST, LAST_REQUEST])
+def test_a_half_closed_client_is_answered(version: bytes, request_: bytes) -> None:
+    async def scene(host: Host) -> None:
+        host.go.clear()
+        client = await host.connect(content=request_.replace(b"1.1", version))
+        await host.waiting.wait()
+        client.shutdown(socket.SHUT_WR)
+        await reached(lambda: any(one.half_closed for one in host.state.connections))
+        host.go.set()
+        interim, _, reply = (await ended(client)).rpartition(b"HTTP/1.1 200")
+        assert reply.endswith(b"\r\n\r\nxx") and interim.split(b"\r\n")[0] in (b"", b"HTTP/1.1 100 ")
+        assert bool(interim) == (version == b"1.1")
+        await reached(lambda: not host.state.connections)
+
+    play(scene)
+
+
+def test_pipelined_requests_of_a_half_closed_client_are_all_answered() -> None:
+    async def scene(host: Host) -> None:
+        host.go.clear()
+        client = await host.connect(content=REQUEST * 3)
+        await host.waiting.wait()
+        client.shutdown(socket.SHUT_WR)
+        await reached(lambda: any(one.half_closed for one in host.state.connections))
+        host.go.set()
+        assert (await ended(client)).count(b"HTTP/1.1 200") == 3
+
+    play(scene)
+
+
+def test_a_client_that_left_is_noticed_and_its_request_dropped() -> None:
     async def scene(host: Host) -> None:
         host.go.clear()
         client = await host.connect(content=REQUEST)
         await host.waiting.wait()
-        client.shutdown(socket.SHUT_WR)
+        client.close()
         await host.gone.wait()
-        assert await ended(client) == b""
         assert not host.state.connections
         host.go.set()
+
+    play(scene, probe_seconds=0.01)
+
+
+def test_half_a_request_and_a_closed_side_end_the_connection() -> None:
+    async def scene(host: Host) -> None:
+        client = await host.connect(content=REQUEST[:-2])
+        client.shutdown(socket.SHUT_WR)
+        assert await ended(client) == b"" and not host.waiting.is_set()
 
     play(scene)
 
