@@ -27,7 +27,7 @@ from dragoman.translation.options import TranslationRequest
 from dragoman.translation.overlap import blocks_of, overlap
 from dragoman.translation.result import Translation, join_translations
 from dragoman.translation.segmentation import Ids
-from dragoman.translation.windows import SentenceJob, Window, WindowBuilder
+from dragoman.translation.text_windows import SentenceJob, TextWindow, WindowBuilder
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
@@ -38,7 +38,7 @@ T = TypeVar("T")
 Maps = dict[tuple[Ids, Ids], Any]  # by source and output
 
 
-class Found(NamedTuple):
+class WindowHypotheses(NamedTuple):
     """The hypotheses of each job, best first, and their attention and alignment weights, if requested."""
 
     hypotheses: list[list[Hypothesis]]
@@ -75,13 +75,15 @@ class Pipeline:
         """The translation of each text; texts before an invalid one are translated before the error is raised."""
         prepared = self.builder.build(blocks_of(texts))
         if self.request.stop is not None:  # the caller's thread may have other work between the steps of a search
-            searched: Iterator[tuple[Window, Found]] = ((one, self.search(one)) for one in prepared if one is not None)
+            searched: Iterator[tuple[TextWindow, WindowHypotheses]] = (
+                (one, self.search(one)) for one in prepared if one is not None
+            )
         else:
             searched = overlap(prepared, self.search, self.stop.set)
         for window, found in searched:
             yield from self.assemble(window, found)
 
-    def search(self, window: Window) -> Found:
+    def search(self, window: TextWindow) -> WindowHypotheses:
         """The hypotheses of all jobs."""
         request, jobs = self.request, window.jobs
         constrained = [] if request.constraints is None else [i for i, job in enumerate(jobs) if job.constraints]
@@ -95,9 +97,9 @@ class Pipeline:
             found += self._distinct_hypotheses([jobs[i] for i in constrained], other)
             numbers = sorted(zip((*free, *constrained), range(len(jobs)), strict=True))
             hypotheses = [found[number] for _, number in numbers]
-        return Found(hypotheses, *self._attention(jobs, hypotheses))
+        return WindowHypotheses(hypotheses, *self._attention(jobs, hypotheses))
 
-    def assemble(self, window: Window, found: Found) -> Iterator[Translation]:
+    def assemble(self, window: TextWindow, found: WindowHypotheses) -> Iterator[Translation]:
         """The translations of the texts of a window, a few at a time: they are used while in the caches."""
         translator = self.translator
         assembly = Assembly(

@@ -180,7 +180,7 @@ def test_errors_of_texts_and_engines_end_a_stream_in_place(
 
     monkeypatch.setattr(engine, "search", failing)
     stream, count = translator.stream(iter(TEXTS), batch=16, beam=1, max_length=5, split="never"), 0
-    monkeypatch.setattr("dragoman.translation.windows.WINDOW_CHARACTERS", 300)
+    monkeypatch.setattr("dragoman.translation.text_windows.WINDOW_CHARACTERS", 300)
     with pytest.raises(MemoryError, match="the third window"):
         for _ in stream:
             count += 1
@@ -203,7 +203,7 @@ def test_a_stream_that_is_dropped_stops_the_engine(translator: Translator, monke
 
     monkeypatch.setattr(engine, "search", until_stopped)
     stream = translator.stream(iter(TEXTS), batch=1, beam=1, max_length=5)
-    monkeypatch.setattr("dragoman.translation.windows.WINDOW_CHARACTERS", 10)
+    monkeypatch.setattr("dragoman.translation.text_windows.WINDOW_CHARACTERS", 10)
     next(stream)
     assert running.wait(10)
     stream.close()  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ class SentenceJob(NamedTuple):
     n_parts: int = 1
 
 
-class Window(NamedTuple):
+class TextWindow(NamedTuple):
     """Texts that are translated together: the layout and the job numbers of each, and distinct jobs, longest first."""
 
     layouts: list[Layout]
@@ -41,7 +41,7 @@ class Window(NamedTuple):
     jobs: list[SentenceJob]
 
 
-def windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
+def split_windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
     """Lists of at most `max_texts` texts, with a bounded total size."""
     window: list[str] = []
     size = 0
@@ -72,13 +72,13 @@ class WindowBuilder:
     def __init__(self, translator: Translator, request: TranslationRequest, max_texts: int) -> None:
         self.translator, self.request, self.max_texts = translator, request, max_texts
 
-    def build(self, blocks: Iterable[Iterable[str]]) -> Iterator[Window | None]:
+    def build(self, blocks: Iterable[Iterable[str]]) -> Iterator[TextWindow | None]:
         """The windows of all blocks; None for an empty block."""
         request, done = self.request, 0
         limit = min(map(len, request.per_text.values()), default=None)
         for block in blocks:
             before = done
-            for texts in windows(block, self.max_texts):
+            for texts in split_windows(block, self.max_texts):
                 with pause_gc():
                     window, error = self._window(texts if limit is None else texts[: limit - done], done)
                 yield window
@@ -90,7 +90,7 @@ class WindowBuilder:
                 yield None
         request.check_counts(done)
 
-    def _window(self, texts: list[str], first: int) -> tuple[Window, DragomanError | None]:
+    def _window(self, texts: list[str], first: int) -> tuple[TextWindow, DragomanError | None]:
         """The window of the texts up to the first invalid one, and its error."""
         translator, request = self.translator, self.request
         error: DragomanError | None = None
@@ -121,7 +121,7 @@ class WindowBuilder:
         for rank, job in enumerate(ordered):
             ranks[numbers[job]] = rank
         segments = [[ranks[number] for number in of_text] for of_text in segments]
-        return Window(layouts[: len(segments)], segments, ordered), error
+        return TextWindow(layouts[: len(segments)], segments, ordered), error
 
     def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
         """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
