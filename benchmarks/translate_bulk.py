@@ -7,7 +7,7 @@
 The engine gets the same windows, batches and sentences alone and in the pipeline. File to file is what `dragoman
 translate` does after loading: read, split, tokenize, search, assemble, write. Rounds take turns; medians. On a GPU,
 "engine busy" is the share of the time in which the engine searches; for the device, run `nvidia-smi dmon -s u` beside
-it.
+it. Where all cores are busy, the ratio of CPU times is the ratio of speeds, also on a machine with other users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,18 +50,18 @@ class StandIn:
         return [[Hypothesis([*source[::-1]], -1.0, -2.0)] for source in sources]
 
 
-class Stages(defaultdict[str, float]):
-    """Seconds by stage."""
+class Stages:
+    """Wall and CPU seconds by stage."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        super().__init__(float)
-        self.clock = clock
+    def __init__(self) -> None:
+        self.wall, self.cpu = defaultdict[str, float](float), defaultdict[str, float](float)
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:
-        start = self.clock()
+        wall, cpu = time.perf_counter(), time.process_time()
         yield
-        self[stage] += self.clock() - start
+        self.wall[stage] += time.perf_counter() - wall
+        self.cpu[stage] += time.process_time() - cpu
 
 
 class TranslateBench:
@@ -73,8 +73,8 @@ class TranslateBench:
         self.pipeline = Pipeline(translator, request)
         self.show = Columns(scores=False, alignments=False, numbered=False, as_json=False)
 
-    def stages(self, work: Stages, engine: Stages) -> None:
-        """Each stage after the other; the engine by wall time, the rest by CPU time."""
+    def stages(self, work: Stages) -> None:
+        """Each stage after the other."""
         segmenter, reporter = self.translator.segmenter, LineReporter(live=False)
         lines = stream_lines([self.file])
         with tempfile.TemporaryFile() as out:
@@ -90,7 +90,7 @@ class TranslateBench:
                 with work.of("prepare"):
                     windows = [*self.pipeline.builder.build([block])]
                 for window in windows:
-                    with engine.of("engine"):
+                    with work.of("engine"):
                         hypotheses = self.pipeline.search(window)
                     with work.of("assemble"):
                         deque(self.pipeline.assemble(window, hypotheses), maxlen=0)
@@ -99,7 +99,7 @@ class TranslateBench:
                         for one in made:
                             reporter.count(one)
                             out.write(self.show.lines(one, reporter.done))
-        work["sort"] += work.pop("prepare") - work["split"] - work["encode"]
+        work.cpu["sort"] = work.cpu["prepare"] - work.cpu["split"] - work.cpu["encode"]
 
     def whole(self, busy: Stages) -> None:
         """File to file, as the command does it."""
@@ -127,13 +127,13 @@ class ScoreBench:
         self.translator, self.source, self.target = translator, source, target
         self.engine = translator.engines.forced(exact=True)
 
-    def stages(self, work: Stages, engine: Stages) -> None:
-        """Each stage after the other; the engine by wall time, the rest by CPU time."""
+    def stages(self, work: Stages) -> None:
+        """Each stage after the other."""
         with work.of("encode"):
             pairs = Blocks(stream_pairs(self.source, self.target))
             windows = [*encoded_windows(self.translator, pairs, self.engine.batch * WINDOW_BATCHES)]
         for window in windows:
-            with engine.of("engine"):
+            with work.of("engine"):
                 rows = self.engine.log_probabilities(window or [])
             with work.of("assemble"):
                 tokens = self.translator.target.tokens_many([ids for _, ids in window or []])
@@ -188,32 +188,33 @@ def run(translator: Translator, files: list[Path], options: argparse.Namespace) 
         bench = TranslateBench(translator, files[0], search)
         name = "stand-in" if options.stand_in else str(translator.engines.info(EngineRequest(search)))
     lines = sum(map(len, stream_lines(files[:1])))
-    host: dict[str, list[float]] = defaultdict(list)
-    alone, whole, cpu, busy = [], [], [], []
-    for round_number in range(options.rounds + 1):  # the first warms up: caches of words, graphs
-        work, engine, searching = Stages(time.thread_time), Stages(time.perf_counter), Stages(time.perf_counter)
-        bench.stages(work, engine)
-        start, used = time.perf_counter(), time.process_time()
-        bench.whole(searching)
-        if round_number:
-            whole.append(time.perf_counter() - start)
-            cpu.append(time.process_time() - used)
-            alone.append(engine["engine"])
-            busy.append(searching["engine"] / whole[-1])
-            for stage, seconds in work.items():
-                host[stage].append(seconds)
-    median = statistics.median
+    alone, whole = list[Stages](), list[Stages]()
+    for _ in range(options.rounds + 1):  # the first warms up: caches of words, graphs
+        alone.append(Stages())
+        bench.stages(alone[-1])
+        whole.append(Stages())
+        with whole[-1].of("all"):
+            bench.whole(whole[-1])
+    del alone[0], whole[0]
+
+    def median(rounds: list[Stages], stage: str, clock: str) -> float:
+        """Microseconds per line."""
+        return statistics.median(vars(one)[clock][stage] for one in rounds) / lines * 1e6
+
     machine = f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
     print(f"{datetime.date.today()}, dragoman {dragoman.__version__}, {machine}")
     print(f"{options.model.name}, {files[0].name}, {lines:,} lines, beam {options.beam}, {name}\n")
     print("| host stage | CPU, us per line |\n|---|---|")
-    for stage in (stage for stage in HOST if stage in host):
-        print(f"| {stage} | {median(host[stage]) / lines * 1e6:.1f} |")
-    total = sum(median(seconds) for seconds in host.values())
-    print(f"| all, one core | {total / lines * 1e6:.1f} ({lines / total:,.0f} lines per second) |\n")
-    both = [lines / median(seconds) for seconds in (alone, whole)]
-    print(f"engine alone: {both[0]:,.0f} lines per second; file to file: {both[1]:,.0f}, {both[1] / both[0]:.1%} of it")
-    print(f"CPU time file to file: {median(cpu) / lines * 1e6:.1f} us per line; engine busy {median(busy):.1%}")
+    host = {stage: median(alone, stage, "cpu") for stage in HOST if stage in alone[0].cpu}
+    for stage, microseconds in host.items():
+        print(f"| {stage} | {microseconds:.1f} |")
+    total = sum(host.values())
+    print(f"| all, one core | {total:.1f} ({1e6 / total:,.0f} lines per second) |\n")
+    engine, all_stages = (1e6 / median(*of, "wall") for of in ((alone, "engine"), (whole, "all")))
+    print(f"engine alone: {engine:,.0f} lines per second; file to file: {all_stages:,.0f}: {all_stages / engine:.1%}")
+    engine, all_stages = median(alone, "engine", "cpu"), median(whole, "all", "cpu")
+    print(f"CPU time, us per line: engine alone {engine:.1f}, file to file {all_stages:.1f}: {engine / all_stages:.1%}")
+    print(f"engine busy: {statistics.median(one.wall['engine'] / one.wall['all'] for one in whole):.1%}")
 
 
 def head(path: Path, lines: int, folder: Path) -> Path:

@@ -64,23 +64,24 @@ class Assembly:
     ) -> Translation:
         """The translation of one hypothesis."""
         too_short, too_long = compare_lengths(len(source), len(tokens), self.lengths)
+        fields = {
+            **DEFAULTS,
+            "text": text,
+            "score": hypothesis.score,
+            "log_probability": hypothesis.log_probability,
+            "tokens": tokens,
+            "source_tokens": source_tokens,
+            "truncated": hypothesis.truncated,
+            "repetitive": repetitive,
+            "too_short": too_short,
+            "too_long": too_long,
+            "copied": is_copy(source_tokens, tokens, text),
+            "no_letters": bool(text) and not has_letters(text) and has_letters(self.source.decode(source)),
+            "empty": not text and bool(source),
+            "unseen_length": self.lengths is not None and len(source) > self.lengths.longest,
+        }
         made = object.__new__(Translation)
-        vars(made).update(  # the __init__ of a frozen dataclass takes three times as long
-            DEFAULTS,
-            text=text,
-            score=hypothesis.score,
-            log_probability=hypothesis.log_probability,
-            tokens=tokens,
-            source_tokens=source_tokens,
-            truncated=hypothesis.truncated,
-            repetitive=repetitive,
-            too_short=too_short,
-            too_long=too_long,
-            copied=is_copy(source_tokens, tokens, text),
-            no_letters=bool(text) and not has_letters(text) and has_letters(self.source.decode(source)),
-            empty=not text and bool(source),
-            unseen_length=self.lengths is not None and len(source) > self.lengths.longest,
-        )
+        object.__setattr__(made, "__dict__", fields)  # the __init__ of a frozen dataclass takes three times as long
         return made
 
     def _complete(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from dragoman.engines.base import Engine, EngineRequest
@@ -112,7 +112,7 @@ class Pipeline:
         )
         texts = iter(zip(window.layouts, window.segments, strict=True))
         while here := [*islice(texts, ASSEMBLED_TEXTS)]:
-            numbers = [*dict.fromkeys(chain.from_iterable(of_text for _, of_text in here))]
+            numbers = {i for _, of_text in here for i in of_text}
             jobs = [(window.jobs[i], found.hypotheses[i]) for i in numbers]
             made = assembly.translations([(job.source, hypotheses, job.constraints) for job, hypotheses in jobs])
             by_number = dict(zip(numbers, made, strict=True))

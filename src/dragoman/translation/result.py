@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from dragoman.translation.segmentation import ONE_SEGMENT, Layout, begins_word, join_segments
+from dragoman.translation.segmentation import ONE_SEGMENT, WHOLE, Layout, begins_word, join_segments
 
 LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 DEGENERATE: Final = ("truncated", "repetitive", "too_short", "too_long", "copied", "no_letters")
@@ -105,7 +105,7 @@ def join_texts(layouts: Sequence[Layout], translations: Sequence[Translation]) -
 
 def join_translations(layout: Layout, segments: Sequence[Translation]) -> Translation:
     """The translation of a text from those of its segments; its alternatives are the next best of each."""
-    if layout.lines == ONE_SEGMENT:
+    if layout is WHOLE or layout.lines == ONE_SEGMENT:
         return segments[0]
     ranked = [(best, *best.alternatives) for best in segments]
     n_ranks = max(map(len, ranked), default=1)
