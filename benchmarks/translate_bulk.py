@@ -33,7 +33,7 @@ from dragoman.engines.base import EngineRequest
 from dragoman.engines.specs import CUDA
 from dragoman.search.types import WINDOW_BATCHES, Hypothesis, Ids, Search
 from dragoman.translation.options import TranslationRequest
-from dragoman.translation.overlap import Blocks
+from dragoman.translation.overlap import Blocks, interpreter_settings
 from dragoman.translation.pipeline import Pipeline
 from dragoman.translation.scoring import encoded_windows
 
@@ -191,7 +191,8 @@ def run(translator: Translator, files: list[Path], options: argparse.Namespace) 
     alone, whole = list[Stages](), list[Stages]()
     for _ in range(options.rounds + 1):  # the first warms up: caches of words, graphs
         alone.append(Stages())
-        bench.stages(alone[-1])
+        with interpreter_settings:
+            bench.stages(alone[-1])
         whole.append(Stages())
         with whole[-1].of("all"):
             bench.whole(whole[-1])

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, longest_loop, looping_rows
+from dragoman.translation.degeneracy import (
+    begin_alike,
+    compare_lengths,
+    has_letters,
+    is_copy,
+    longest_loop,
+    looping_rows,
+)
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
 
 Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
-DEFAULTS: Final = vars(Translation(""))
+DEFAULTS: Final = {name: value for name, value in vars(Translation("")).items() if not name.endswith("tokens")}
+
+
+def token_tuple(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
+    """The tokens of ids."""
+    return tuple(tokenizer.tokens(ids))
 
 
 @dataclass(frozen=True)
@@ -38,16 +51,17 @@ class Assembly:
         """The translation of each segment, with its alternatives."""
         read = [source[self.n_language_tokens :] for source, _, _ in segments]
         outputs = [one.ids for _, hypotheses, _ in segments for one in hypotheses]
-        source_tokens, tokens = self.source.tokens_many(read), iter(self.target.tokens_many(outputs))
+        firsts = iter(self.target.tokens_many([ids[:1] for ids in outputs]))
+        source_firsts = self.source.tokens_many([ids[:1] for ids in read])
         texts, looping = iter(self.target.decode_many(outputs)), looping_rows(outputs)
         extras = self.attention is not None or self.alignment is not None
         translations: list[Translation] = []
         number = 0  # of a hypothesis, in all segments
-        for (source, hypotheses, constraints), ids, names in zip(segments, read, source_tokens, strict=True):
+        for (source, hypotheses, constraints), ids, first in zip(segments, read, source_firsts, strict=True):
             found: list[Translation] = []
             for one in hypotheses:
-                repetitive = number in looping and longest_loop(one.ids) > longest_loop(ids)
-                made = self._translation(ids, names, one, next(tokens), next(texts).strip(), repetitive)
+                may_copy = begin_alike(first, next(firsts))
+                made = self._translation(ids, one, next(texts).strip(), number in looping, may_copy)
                 found.append(self._complete(made, source, one, constraints) if extras or constraints else made)
                 number += 1
             translations.append(found[0] if len(found) == 1 else replace(found[0], alternatives=tuple(found[1:])))
@@ -56,32 +70,32 @@ class Assembly:
     def _translation(
         self,
         source: Ids,
-        source_tokens: tuple[str, ...],
         hypothesis: Hypothesis,
-        tokens: tuple[str, ...],
         text: str,  # stripped: a lone ▁ writes an extra space
-        repetitive: bool,
+        loops: bool,
+        may_copy: bool,
     ) -> Translation:
         """The translation of one hypothesis."""
-        too_short, too_long = compare_lengths(len(source), len(tokens), self.lengths)
-        fields = {
+        ids = hypothesis.ids
+        too_short, too_long = compare_lengths(len(source), len(ids), self.lengths)
+        values = {
             **DEFAULTS,
             "text": text,
             "score": hypothesis.score,
             "log_probability": hypothesis.log_probability,
-            "tokens": tokens,
-            "source_tokens": source_tokens,
+            "_tokens": partial(token_tuple, self.target, ids),
+            "_source_tokens": partial(token_tuple, self.source, source),
             "truncated": hypothesis.truncated,
-            "repetitive": repetitive,
+            "repetitive": loops and longest_loop(ids) > longest_loop(source),
             "too_short": too_short,
             "too_long": too_long,
-            "copied": is_copy(source_tokens, tokens, text),
+            "copied": may_copy and is_copy(self.source.tokens(source), self.target.tokens(ids), text),
             "no_letters": bool(text) and not has_letters(text) and has_letters(self.source.decode(source)),
             "empty": not text and bool(source),
             "unseen_length": self.lengths is not None and len(source) > self.lengths.longest,
         }
         made = object.__new__(Translation)
-        object.__setattr__(made, "__dict__", fields)  # the __init__ of a frozen dataclass takes three times as long
+        object.__setattr__(made, "__dict__", values)  # the __init__ of a frozen dataclass takes three times as long
         return made
 
     def _complete(

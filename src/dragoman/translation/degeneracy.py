@@ -48,10 +48,13 @@ def looping_rows(rows: Sequence[Sequence[int]]) -> set[int]:
     return found
 
 
+def begin_alike(source: Sequence[str], target: Sequence[str]) -> bool:
+    """Whether the first tokens can begin the same text, as they do in a copy."""
+    return bool(source and target) and (source[0].startswith(target[0]) or target[0].startswith(source[0]))
+
+
 def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
     """Whether a translation is a copy of the source; False for a few words, because names are copied correctly."""
-    if not source or not target or not (source[0].startswith(target[0]) or target[0].startswith(source[0])):
-        return False  # nearly every text
     if "".join(source) != "".join(target):
         return False
     return sum(map(has_letters, text.split())) >= MIN_COPIED_WORDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections import deque
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SWITCH_SECONDS: Final = 1e-4
+GC_OBJECTS: Final = 100_000  # new objects between two collections
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def overlap(
             if pool is None:
                 from concurrent.futures import ThreadPoolExecutor
 
-                cleanup.enter_context(fast_switching)
+                cleanup.enter_context(interpreter_settings)
                 pool = ThreadPoolExecutor(1, "engine")
                 cleanup.callback(pool.shutdown, cancel_futures=True)
                 cleanup.callback(interrupt)
@@ -89,28 +91,31 @@ def overlap(
         raise failed
 
 
-class FastSwitching:
-    """While it is entered, a thread waits at most 0.1 ms for the interpreter, instead of 5 ms.
+class InterpreterSettings:
+    """Settings of the interpreter for long streams, while any of them is entered.
 
-    An engine on a GPU needs Python only for moments, but after every step: it would wait most of the time while the
-    main thread is busy with text.
+    A thread waits at most 0.1 ms for the interpreter, instead of 5 ms: an engine on a GPU needs it only for moments,
+    but after every step. Garbage is collected less often: a window has many objects, and none of them is garbage.
     """
 
     def __init__(self) -> None:
-        self.users, self.before, self.lock = 0, 0.0, threading.Lock()
+        self.users, self.lock = 0, threading.Lock()
+        self.before = sys.getswitchinterval(), gc.get_threshold()
 
     def __enter__(self) -> None:
         with self.lock:
             if not self.users:
-                self.before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self.before, SWITCH_SECONDS))
+                self.before = interval, (young, *older) = sys.getswitchinterval(), gc.get_threshold()
+                sys.setswitchinterval(min(interval, SWITCH_SECONDS))
+                gc.set_threshold(young and max(young, GC_OBJECTS), *older)  # 0 is disabled
             self.users += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.users -= 1
             if not self.users:
-                sys.setswitchinterval(self.before)
+                sys.setswitchinterval(self.before[0])
+                gc.set_threshold(*self.before[1])
 
 
-fast_switching: Final = FastSwitching()
+interpreter_settings: Final = InterpreterSettings()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -14,6 +14,23 @@ LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028
 DEGENERATE: Final = ("truncated", "repetitive", "too_short", "too_long", "copied", "no_letters")
 FLAGS: Final = (*DEGENERATE, "unseen_length", "split", "unmet", "empty")
 MAX_DEGENERATE_CONFIDENCE: Final = 0.1
+
+
+class DeferredTokens:
+    """A field of `Translation` that is computed when it is first read; most readers need only the text.
+
+    Until then the instance has a function in its place, under the name of the field with an underscore.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> tuple[str, ...]:
+        if instance is None:
+            return ()  # the default of the field
+        found: tuple[str, ...] = vars(instance).pop(f"_{self.name}")()
+        vars(instance)[self.name] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -31,8 +48,8 @@ class Translation:
     text: str
     score: float = 0.0
     log_probability: float = 0.0
-    tokens: tuple[str, ...] = ()
-    source_tokens: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = DeferredTokens()  # type: ignore[assignment]
+    source_tokens: tuple[str, ...] = DeferredTokens()  # type: ignore[assignment]
     truncated: bool = False  # truncated at the maximum length
     repetitive: bool = False  # it repeats itself, and the source does not
     too_short: bool = False  # compared with the source, by the ratios of the training pairs
@@ -51,11 +68,15 @@ class Translation:
     def __str__(self) -> str:
         return self.text
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the tokens, not what computes them."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @property
     def flags(self) -> tuple[str, ...]:
         """The names of the warnings that apply."""
-        fields = vars(self)
-        return tuple([name for name in FLAGS if fields[name]])
+        values = vars(self)
+        return tuple([name for name in FLAGS if values[name]])
 
     @property
     def confidence(self) -> float:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import WINDOW_CHARACTERS
-from dragoman.text.tokenizer import pause_gc
 from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.options import SplitMode, TranslationRequest
 from dragoman.translation.segmentation import Ids, Layout, LineLayout, split_tokens
@@ -79,8 +78,7 @@ class WindowBuilder:
         for block in blocks:
             before = done
             for texts in split_windows(block, self.max_texts):
-                with pause_gc():
-                    window, error = self._window(texts if limit is None else texts[: limit - done], done)
+                window, error = self._window(texts if limit is None else texts[: limit - done], done)
                 yield window
                 if error is not None:
                     raise error

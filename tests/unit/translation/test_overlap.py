@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -113,7 +114,7 @@ def test_an_error_of_the_work_follows_the_results_before_it_and_ends_the_rest(ba
 
 
 def test_who_stops_early_interrupts_the_work_that_runs() -> None:
-    before, threads = sys.getswitchinterval(), threading.active_count()
+    before, threads = (sys.getswitchinterval(), gc.get_threshold()), threading.active_count()
     running, stopped = threading.Event(), threading.Event()
 
     def work(number: int) -> int:
@@ -125,10 +126,11 @@ def test_who_stops_early_interrupts_the_work_that_runs() -> None:
     results = overlap(iter(range(9)), work, stopped.set)
     assert next(results) == (0, 0)
     assert running.wait(10)
-    assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() < before[0]
+    assert gc.get_threshold() > before[1]
     results.close()  # type: ignore[attr-defined]
     assert threading.active_count() == threads
-    assert sys.getswitchinterval() == before
+    assert (sys.getswitchinterval(), gc.get_threshold()) == before
 
 
 @pytest.fixture(scope="module")
