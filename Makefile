@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two intra-op threads inside tiny matrix products cost more than they give; the tests run in two processes instead.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
-.PHONY: demo test docs kernels lint pictures clean
+.PHONY: demo test docs kernels lint pictures wheels clean
 
 demo: $(VENV)/.core
 	$(BIN)/dragoman demo
@@ -28,6 +28,10 @@ kernels: $(VENV)/.kernels
 	then set -x; $(TEST_ENV) $(BIN)/python -m pytest -n 2 tests/kernels; \
 	else echo "there is no Triton for this machine: its kernels are not tried" >&2; fi
 
+# A wheel for each platform, in dist; zig cross-compiles the C libraries for all of them.
+wheels: $(VENV)/.wheels
+	$(BIN)/python packaging/wheels.py --out dist
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -43,7 +47,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[pictures]'
+	$(PIP) -e '.[train,pictures]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
@@ -52,6 +56,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[docs]'
+	touch $@
+
+$(VENV)/.wheels: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[wheels]'
 	touch $@
 
 $(VENV)/.kernels: $(VENV)/.dev

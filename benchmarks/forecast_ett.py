@@ -33,14 +33,16 @@ SIZES = (
 )
 VALUES = ("forecast.patch=1", "forecast.stride=1", "forecast.valid_windows=128")
 PATCHES = ("forecast.patch=16", "forecast.stride=8", "forecast.valid_windows=512")
+# The defaults of forecasting are modern; the earlier rows must name what they replace.
+PLAIN = ("model.norm=layer", "model.activation=relu", "model.positions=sinusoidal", "model.attention_bias=false")
 # PatchTST is trained slowly: with a small rate and for many epochs.
 SLOW = ("train.steps=2000", "train.learning_rate=0.0002", "train.warmup_steps=400", "train.evaluate_every=100")
 MODERN = ("model.norm=batch", "model.activation=gelu", "model.positions=learned", "model.attention_bias=true")
 MODELS = {
-    "2017": ("forecast.mode=decoder", *VALUES, "forecast.normalization=none"),
-    "+ instance normalization": ("forecast.mode=decoder", *VALUES),
-    "+ patches": ("forecast.mode=decoder", *PATCHES),
-    "+ direct head": ("forecast.mode=direct", *PATCHES, *SLOW),
+    "2017": ("forecast.mode=decoder", *VALUES, *PLAIN, "forecast.normalization=none"),
+    "+ instance normalization": ("forecast.mode=decoder", *VALUES, *PLAIN),
+    "+ patches": ("forecast.mode=decoder", *PATCHES, *PLAIN),
+    "+ direct head": ("forecast.mode=direct", *PATCHES, *SLOW, *PLAIN),
     "+ batch norm, GELU, learned positions": ("forecast.mode=direct", *PATCHES, *SLOW, *MODERN),
 }
 BASELINES = ("seasonal naive", "linear")

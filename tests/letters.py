@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
+from random import Random
 
+from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.tables import ConstraintCompiler, ConstraintTables
 from dragoman.search.constraints.token_bytes import Spelling
@@ -48,3 +51,44 @@ class Letters:
 
     def plan(self, require: object = (), avoid: object = ()) -> ConstraintTables:
         return self.compiler.compile(Constraints.of(require, avoid))
+
+
+ALPHABET = "abcde"
+MIN_LETTERS = 15  # tokens of a vocabulary that can write every phrase of `random_constraints`
+
+
+def random_letters(size: int, draw: Random) -> Letters:
+    """A vocabulary of this size: letters, bytes, Chinese characters and a bracket, and random words of them."""
+    base = ["▁", *ALPHABET, "你", "好", "(", "<0xC3>", "<0xA9>"][: size - 4]
+    names = dict.fromkeys(base)
+    while len(names) < size - 4:
+        word = "".join(draw.choices(ALPHABET, k=draw.randint(1, 4)))
+        names.setdefault(draw.choice(("▁", "▁", "", "(")) + word + draw.choice(("", "", "", "▁", "(", "你")))
+    return Letters(*names)
+
+
+def random_constraints(draw: Random) -> Constraints:
+    """A few required and avoided phrases that `random_letters` can write."""
+
+    def phrase() -> str:
+        if draw.random() < 0.2:
+            return draw.choice(("你好", "好", "é", "aé", "a你", "(a", "b (c"))
+        words = ("".join(draw.choices(ALPHABET, k=draw.randint(1, 3))) for _ in range(draw.choice((1, 1, 2))))
+        return " ".join(words)
+
+    while True:
+        require = [[phrase() for _ in range(draw.choice((1, 1, 2)))] for _ in range(draw.choice((0, 1, 1, 2, 3)))]
+        with suppress(SearchError):
+            return Constraints.of(require, [phrase() for _ in range(draw.choice((0, 0, 1, 3)))])
+
+
+def random_tables(letters: Letters, count: int, draw: Random) -> list[ConstraintTables | None]:
+    """Constraints of each sentence; some have none."""
+    found: list[ConstraintTables | None] = []
+    while len(found) < count:
+        if draw.random() < 0.2:
+            found.append(None)
+            continue
+        with suppress(SearchError):  # phrases of one token that contain each other may conflict
+            found.append(letters.compiler.compile(random_constraints(draw)))
+    return found

@@ -150,7 +150,8 @@ def outcome(out: Path) -> dict[str, Any]:
     for path in sorted((out / "training" / "checkpoints").rglob("*")):
         if path.is_file():
             left[str(path.relative_to(out))] = path.read_bytes()
-    left["model.safetensors"] = (out / "model.safetensors").read_bytes()
+    weights = next(out.glob("*.safetensors"))  # of a model or an adapter
+    left[weights.name] = weights.read_bytes()
     left["card.md"] = (out / "card.md").read_bytes()
     left["metrics"] = metrics(out)
     return left

@@ -6,9 +6,20 @@ from dataclasses import MISSING, fields
 
 from dragoman.config import ModelRecipe
 from dragoman.files import MANIFEST
+from dragoman.modeldir.adapter import ADAPTER_FORMAT, AdapterInfo
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import MODEL_FORMAT, ModelInfo
-from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, REQUIRED, TRAINING, WEIGHTS
+from dragoman.modeldir.layout import (
+    ADAPTER_INFO,
+    ADAPTER_WEIGHTS,
+    CARD,
+    EDITABLE,
+    INFO,
+    RECIPE,
+    REQUIRED,
+    TRAINING,
+    WEIGHTS,
+)
 from dragoman.modeldir.weights import tensor_layout
 from dragoman.text.store import TOKENIZER_SUFFIXES
 from reference_pages.markdown import table, wrap
@@ -36,6 +47,12 @@ FORECAST_FIELDS = {
     "step": "time between two rows, such as `1 hour`",
     "season": "rows per season of the seasonal-naive baseline",
     "license": "license of the model; empty if unknown",
+}
+ADAPTER_FIELDS = {
+    "rank": "number of rows of each `lora_a`",
+    "scale": "factor of the products",
+    "base": "name of the base model",
+    "base_weights": f"SHA-256 of the base model's `{WEIGHTS}`",
 }
 
 
@@ -71,6 +88,14 @@ def page() -> list[str]:
             "Commands for translation reject it, and `dragoman forecast` rejects translators."
         ),
         table(["key", "meaning"], [[f"`{each.name}`", FORECAST_FIELDS[each.name]] for each in fields(ForecastInfo)]),
+        "## Adapters",
+        wrap(
+            f"An [adapter](../howto/fine-tuning.md#adapters) has `{ADAPTER_WEIGHTS}` and `{ADAPTER_INFO}` instead of "
+            f"`{WEIGHTS}` and tokenizers; the other files and the rules are the same. For each adapted matrix "
+            "`NAME.weight` there are `NAME.lora_a` and `NAME.lora_b`; the matrix becomes weight + scale lora_b lora_a. "
+            f"`{ADAPTER_INFO}` is a JSON object. `format` is {ADAPTER_FORMAT}."
+        ),
+        table(["key", "meaning"], [[f"`{each.name}`", ADAPTER_FIELDS[each.name]] for each in fields(AdapterInfo)]),
         "## Tensors",
         wrap(
             f"The names and shapes in `{WEIGHTS}`, for the Transformer of the preset `base` with a shared "

@@ -13,7 +13,17 @@ import dragoman
 from reference_pages.markdown import WIDTH, code, paragraphs, wrap
 
 ENTRY = {
-    "Whole tasks": ["train", "plan", "finish", "prepare", "evaluate", "average", "import_model"],
+    "Whole tasks": [
+        "train",
+        "plan",
+        "finish",
+        "prepare",
+        "evaluate",
+        "average",
+        "merge",
+        "import_model",
+        "export_model",
+    ],
     "Translation": ["Translator", "Translation", "Search", "Sampling", "Constraints", "Terms"],
     "Models": ["Transformer", "Recurrent", "Bottleneck", "Convolutional", "AttentionMaps", "Padded", "Packed"],
     "Settings, data and errors": ["Recipe", "Corpus", "SilentReporter", "DragomanError"],

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
     from dragoman.api import average as average
     from dragoman.api import evaluate as evaluate
+    from dragoman.api import export_model as export_model
     from dragoman.api import finish as finish
     from dragoman.api import import_model as import_model
+    from dragoman.api import merge as merge
     from dragoman.api import plan as plan
     from dragoman.api import prepare as prepare
     from dragoman.api import train as train
     from dragoman.config import Recipe as Recipe
     from dragoman.data.corpora.corpus import Corpus as Corpus
+    from dragoman.documents.files import translate_document as translate_document
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
     from dragoman.models import Bottleneck as Bottleneck
@@ -40,9 +43,10 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator as Translator
 
 _MODULES = {  # of the public names, as above
-    "api": "average evaluate finish import_model plan prepare train",
+    "api": "average evaluate export_model finish import_model merge plan prepare train",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
+    "documents.files": "translate_document",
     "errors": "DragomanError",
     "models": "AttentionMaps Bottleneck Convolutional Recurrent Transformer",
     "nn": "Packed Padded",
@@ -60,7 +64,12 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
-    value = getattr(import_module(_HOME[name]), name)
+    try:
+        value = getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from dragoman.errors import missing_extra
+
+        raise missing_extra(error, f"`{name}`") or error from None
     globals()[name] = value
     return value
 

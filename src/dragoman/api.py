@@ -9,14 +9,15 @@ Progress goes to stderr, with live bars in a terminal or notebook; `reporter=dra
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dragoman.config import Recipe, load_recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
-from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError
+from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError, missing_extra
 from dragoman.evaluation.metrics import METRICS
 from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
@@ -37,6 +38,21 @@ if TYPE_CHECKING:
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
 Changes = Mapping[str, object] | Sequence[str]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _names_missing_extra(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Turn a failed import of a package of an extra into the error that names the pip line."""
+
+    @wraps(function)
+    def wrapped(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **options)
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, f"`{function.__name__}`") or error from None
+
+    return wrapped
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,15 @@ class ImportResult:
 
 
 @dataclass(frozen=True)
+class ExportResult:
+    """An exported model: its directory, its format, and the number of sentences that verified it."""
+
+    path: Path
+    to: str
+    probes: int
+
+
+@dataclass(frozen=True)
 class AverageResult:
     """An averaged model: its directory, and the names of the checkpoints or models that were averaged."""
 
@@ -56,6 +81,7 @@ class AverageResult:
     parts: Sequence[str]
 
 
+@_names_missing_extra
 def prepare(
     *,
     out: PathLike,
@@ -94,6 +120,7 @@ def prepare(
         reporter.close()
 
 
+@_names_missing_extra
 def train(
     *,
     out: PathLike,
@@ -128,6 +155,7 @@ def train(
     return TrainingResult.read(session.out / TRAINING, final)
 
 
+@_names_missing_extra
 def plan(
     *,
     out: PathLike,
@@ -151,6 +179,7 @@ def plan(
     ).plan()
 
 
+@_names_missing_extra
 def finish(run: PathLike, *, device: str | None = None, reporter: Reporter | None = None) -> TrainingResult:
     """Write a model from the checkpoints of a stopped run in the directory `run`.
 
@@ -218,6 +247,7 @@ def _validator(prepared: Prepared, recipe: Recipe, device: torch.device) -> Vali
     return Validation(prepared, recipe.data, device, max_length=longest)
 
 
+@_names_missing_extra
 def evaluate(
     model: PathLike | None = None,
     *,
@@ -236,6 +266,7 @@ def evaluate(
     length_penalty: float = Search.length_penalty,
     ensemble: Paths = (),
     mean: Mean = "probabilities",
+    adapter: PathLike | None = None,
     language: str | None = None,
     engine: str = "auto",
     device: str = "auto",
@@ -247,7 +278,8 @@ def evaluate(
     """Translate test sets with a model and score them with sacreBLEU, or score the files of `hypothesis`.
 
     `reference` and `source` have a file for each test set. `against`, another model or a file for each test set, adds a
-    paired bootstrap test. `report` is a directory to write the figures and translations to.
+    paired bootstrap test. `adapter` was trained on `model` with train.lora. `report` is a directory to write the
+    figures and translations to.
     """
     from dragoman.evaluation.metrics import make_metrics
     from dragoman.evaluation.report import EvaluationReport, prepare_directory
@@ -271,7 +303,7 @@ def evaluate(
     systems: list[System] = [
         FileSystem(hypotheses, "hypothesis", sets)
         if model is None
-        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
+        else ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, adapter=adapter, **settings)
     ]
     if others:
         is_model = len(others) == 1 and not others[0].is_file()
@@ -296,6 +328,7 @@ def evaluate(
     return found
 
 
+@_names_missing_extra
 def import_model(
     path: PathLike,
     *,
@@ -327,6 +360,27 @@ def import_model(
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
 
 
+@_names_missing_extra
+def export_model(model: PathLike, *, to: str, out: PathLike, verify: bool = True) -> ExportResult:
+    """Write a model for another toolkit to the directory `out`: `to` is "ctranslate2", "huggingface" or "onnx".
+
+    The export is verified by translating probe sentences in that toolkit's engine, unless `verify` is false. What the
+    format cannot express is an error, and nothing is written.
+    """
+    from dragoman.conversion.exports.export import export
+
+    return ExportResult(Path(out), to, export(model, to, Path(out), verify=verify))
+
+
+def merge(base: PathLike, adapter: PathLike, *, out: PathLike) -> Path:
+    """Write the model `base` with an adapter, trained with train.lora, merged into its weights to `out`."""
+    from dragoman.modeldir.merge import merge_model
+
+    merge_model(base, adapter, Path(out))
+    return Path(out)
+
+
+@_names_missing_extra
 def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoints: Sequence[int] = ()) -> AverageResult:
     """Average weights into the model directory `out` (section 6.1 of the paper).
 

@@ -8,7 +8,9 @@ with code 2. Each class is also the built-in exception that fits it, so that `ex
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, Final
+
+PACKAGE_EXTRAS: Final = dict.fromkeys(("torch", "safetensors", "tokenizers", "rich"), "train")
 
 
 class DragomanError(Exception):
@@ -82,8 +84,20 @@ class MissingExtraError(DragomanError, ImportError):
         super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'dragoman[{extra}]'")
 
 
+def missing_extra(error: ModuleNotFoundError, purpose: str) -> MissingExtraError | None:
+    """The error that names the pip line, if the missing package belongs to an extra."""
+    package = (error.name or "").partition(".")[0]
+    return MissingExtraError(package, PACKAGE_EXTRAS[package], purpose) if package in PACKAGE_EXTRAS else None
+
+
 class SearchError(DragomanError, ValueError):
     """A search or a translation request that is not possible as requested."""
+
+
+class DocumentError(DragomanError, ValueError):
+    """A document that cannot be read or written: damaged, encrypted, hostile, or of an unsupported format."""
+
+    default_code = "damaged_document"
 
 
 class ConversionError(DragomanError, ValueError):

@@ -6,13 +6,13 @@ manifest holds the size and SHA-256 of the files of a directory. Locks end with 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
 import re
 import shutil
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import DamagedError, DragomanError, OutputError
+from dragoman.file_locks import lock_file, lock_for_process
 from dragoman.values import render_value
 
 MANIFEST: Final = "manifest.json"
@@ -55,6 +56,8 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 def sync(path: Path) -> None:
     """Flush a file's content, or the names in a directory, to the disk."""
+    if sys.platform == "win32" and path.is_dir():  # Windows opens no directories, and keeps names itself
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -212,7 +215,7 @@ def staged(path: Path) -> Iterator[Path]:
     staging, lock = sibling(path, "staging"), sibling(path, "lock")
     with lock.open("w") as held:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(held)
             if os.fstat(held.fileno()).st_ino != lock.stat().st_ino:
                 raise BlockingIOError  # its last holder removed the file that we have just locked
         except OSError:
@@ -248,13 +251,15 @@ class HeldLock:
 def exclusive_lock(path: Path, activity: str) -> Iterator[HeldLock]:
     """Hold a lock file for one process at a time; a second process gets an error that names the holder.
 
-    The file stays afterwards: a lock whose file is removed can be held twice. It uses `lockf`, whose locks a forked
-    child does not inherit.
+    The file stays afterwards: a lock whose file is removed can be held twice. A forked child does not
+    inherit it.
     """
+    import platform
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as held:
         try:
-            fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_for_process(held)
         except OSError:
             held.seek(0)
             holder = held.read().decode(errors="replace") or "another process"
@@ -263,7 +268,7 @@ def exclusive_lock(path: Path, activity: str) -> Iterator[HeldLock]:
             ) from None
         with suppress(OSError):  # a full disk has no room for the name, but the lock still works
             held.truncate(0)
-            held.write(f"process {os.getpid()} on {os.uname().nodename}".encode())
+            held.write(f"process {os.getpid()} on {platform.node()}".encode())
         yield HeldLock(path, held)
 
 

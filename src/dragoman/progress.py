@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,29 @@ class SilentReporter(Reporter):
     """A reporter that shows nothing."""
 
 
+class PlainConsole:
+    """What the reporter needs of rich's console, without rich: plain lines, no bars."""
+
+    is_terminal = is_jupyter = False
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def print(self, text: str, markup: bool = True) -> None:
+        """Print a line; markup is for terminals."""
+        plain = re.sub(r"\[(/|bold)\]", "", text) if markup else text
+        self.stream.write(f"{plain}\n")
+
+
+def make_console(stream: IO[str]) -> Any:
+    """rich's console, or a plain one if rich is not installed."""
+    if find_spec("rich") is None:
+        return PlainConsole(stream)
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, soft_wrap=True)
+
+
 class ConsoleReporter(Reporter):
     """Progress on stderr: live bars in a terminal or notebook, plain lines in a log.
 
@@ -63,9 +87,7 @@ class ConsoleReporter(Reporter):
     """
 
     def __init__(self, stream: IO[str] | None = None, *, transient: bool = False, unit: str = "tokens") -> None:
-        from rich.console import Console
-
-        self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self.console = make_console(stream or sys.stderr)
         widgets = self.console.is_jupyter and find_spec("ipywidgets") is not None  # without them rich only warns
         self.live, self.transient, self.trained = self.console.is_terminal or widgets, transient, unit
         self._bar: Any = None

@@ -1,9 +1,17 @@
 /* memory.c of the C engine for AddressSanitizer: the regions get poisoned gaps, so that it sees what overruns an array. */
 #include "memory.h"
 #include <sanitizer/asan_interface.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #define GAP 128
+
+void *alloc_aligned(size_t bytes) {
+    void *p = NULL;
+    return posix_memalign(&p, 64, bytes) ? NULL : p;
+}
+
+void free_aligned(void *p) { free(p); }
 
 int region_open(Region *r, size_t size) {
     size = (size + 4096) & ~(size_t)4095;

@@ -1,10 +1,12 @@
 """The C engine, built with AddressSanitizer and UBSan, on random models and searches: no report of either.
 
 python tests/torture/sanitizers.py --models 5000
+python tests/torture/sanitizers.py --models 2000 --directories
 
-Each model has random sizes, settings and weights, some of them absurd, and translates random sentences. A child process
-does many of them; one that a sanitizer ends is reported with its number, and the next child goes on after it. The
-engine's regions of memory get poisoned gaps (redzones.c), and each weight is an allocation of its own.
+Each model has random sizes, settings and weights, some of them absurd, and translates random sentences. With
+--directories, each is a model directory with damaged or hostile files (hostile_models.py). A child process does many of
+them; one that a sanitizer ends is reported with its number, and the next child goes on after it. The engine's regions
+of memory get poisoned gaps (redzones.c), and each weight is an allocation of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from typing import get_args
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dragoman.config import ModelRecipe
+from dragoman.engines import native_model
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import ACTIVATION_CODES, POSITION_CODES, STRUCTURES
 from dragoman.engines.native_model import NativeModel
@@ -32,6 +36,7 @@ from dragoman.errors import DragomanError, RecipeError
 from dragoman.modeldir.weights import Weights, tensor_layout
 from dragoman.native import build
 from dragoman.search.types import Mean, RecordedHead, Sampling, Search, StopFlag
+from letters import MIN_LETTERS, random_letters, random_tables
 
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 FACTORS = (*[1.0] * 12, 0.0, 1e4, 1e18, 1e38)
@@ -50,6 +55,8 @@ class OwnWeights(Weights):
 def draw_recipe(draw: Random) -> ModelRecipe:
     """A model that the engine supports, of any shape."""
     while True:
+        positions = draw.choice(list(POSITION_CODES))
+        relative = {"max_distance": draw.choice((1, 2, draw.randint(1, 100)))} if positions == "relative" else {}
         try:
             return ModelRecipe(
                 d_model=draw.choice((draw.randint(1, 150), draw.randint(1, 20), draw.randint(1, 20), 64, 128)),
@@ -60,14 +67,14 @@ def draw_recipe(draw: Random) -> ModelRecipe:
                 encoder_layers=draw.choice((1, 1, 2)),
                 decoder_layers=draw.choice((1, 1, 2)),
                 activation=draw.choice(list(ACTIVATION_CODES)),
-                positions=draw.choice(list(POSITION_CODES)),
+                positions=positions,
                 max_positions=draw.choice((1, 2, draw.randint(1, 150))),
-                max_distance=draw.choice((1, 2, draw.randint(1, 100))),
                 attention_bias=draw.random() < 0.5,
                 norm_order=draw.choice(("post", "pre")),
                 norm_epsilon=draw.choice((1e-5, 1e-12, 0.05, 1.0)),
                 tie=draw.choice(("all", "target", "none")),
                 output_bias=draw.random() < 0.5,
+                **relative,
             )
         except RecipeError:
             continue
@@ -136,6 +143,7 @@ def run_model(code: ctypes.CDLL, draw: Random) -> str:
         for _ in range(draw.choice((1, 1, 1, 2, 3)))
     ]
     engine = NativeEngine(models, threads, quantize, draw.choice(get_args(Mean)))
+    letters = random_letters(vocabulary[1], draw) if vocabulary[1] >= MIN_LETTERS and draw.random() < 0.5 else None
     for _ in range(draw.choice((1, 1, 2))):
         sources = draw_rows(draw, draw.choice((1, 2, draw.randint(1, 20))), vocabulary[0], draw.choice((3, 9, 70)))
         prefixes = draw_rows(draw, len(sources), vocabulary[1], 9) if draw.random() < 0.4 else None
@@ -143,27 +151,40 @@ def run_model(code: ctypes.CDLL, draw: Random) -> str:
         if draw.random() < 0.05:
             stop.set()
         try:
-            found = engine.search(sources, draw_search(draw), prefixes, stop=stop, record=draw_heads(draw, recipe))
+            tables = None if letters is None else random_tables(letters, len(sources), draw)
+            found = engine.search(sources, draw_search(draw), prefixes, tables, stop, draw_heads(draw, recipe))
             assert all(0 <= token < vocabulary[1] for rows in found for one in rows for token in one.ids)
             pairs = [(source, one.ids) for source, rows in zip(sources, found, strict=True) for one in rows]
             if draw.random() < 0.5:
                 assert [len(row) for row in engine.log_probabilities(pairs)] == [len(ids) + 1 for _, ids in pairs]
-            if draw.random() < 0.5:
+            if draw.random() < 0.5 and len(models) == 1:
                 assert len(list(engine.cross_maps(pairs))) == len(pairs)
+                assert len(engine.attention_maps(*draw.choice(pairs))) == 3
             outcomes.append("translated")
         except DragomanError as error:
             outcomes.append(error.code)
     return min(outcomes, key=lambda outcome: outcome != "translated")
 
 
-def child(library: Path, seed: int, first: int, last: int) -> None:
+def run_directory(code: ctypes.CDLL, draw: Random) -> str:
+    """One hostile model directory; how its use ended."""
+    from hostile_models import use_model, write_hostile
+
+    native_model.load_code = lambda: code
+    with tempfile.TemporaryDirectory() as folder:
+        write_hostile(Path(folder) / "model", draw)
+        return use_model(Path(folder) / "model", draw)
+
+
+def child(library: Path, work: str, seed: int, first: int, last: int) -> None:
     """Run models `first` to `last`; each line of the output is a number, and then how it ended."""
     code = ctypes.CDLL(str(library))
     code.model_new.restype = code.worker_new.restype = ctypes.c_void_p
     assert build.layout_mismatch(code, STRUCTURES) is None and code.self_test() == 0
     for number in range(first, last):
         print(number, end=" ", flush=True)
-        print(run_model(code, Random(f"{seed}/{number}")), flush=True)
+        run = run_directory if work == "directories" else run_model
+        print(run(code, Random(f"{seed}/{number}")), flush=True)
 
 
 def compile_library(target: tuple[str, ...], folder: Path) -> Path:
@@ -175,18 +196,19 @@ def compile_library(target: tuple[str, ...], folder: Path) -> Path:
     return built
 
 
-def torture(models: int, seed: int, kinds: int, folder: Path) -> tuple[Counter[str], list[str]]:
+def torture(models: int, work: str, seed: int, kinds: int, folder: Path) -> tuple[Counter[str], list[str]]:
     """Run so many models, over so many kinds of processors: outcomes, and what the sanitizers reported."""
     tally, reports = Counter[str](), []
     runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout
     environment = {**os.environ, "LD_PRELOAD": runtime.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
+    environment["DRAGOMAN_CACHE"] = str(folder / "cache")
     targets = [target for target in build.TARGETS if not any("amx" in flag for flag in target)]
     libraries = [compile_library(target, folder) for target in targets[:kinds]]
     number, limit = 0, -(-models // len(libraries))
     limit = min(limit, PER_CHILD)
     while number < models:
         library, last = libraries[number // limit % len(libraries)], min(models, (number // limit + 1) * limit)
-        words = [sys.executable, __file__, "--child", str(library), str(seed), str(number), str(last)]
+        words = [sys.executable, __file__, "--child", str(library), work, str(seed), str(number), str(last)]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         lines = [line.split() for line in done.stdout.splitlines()]
         tally.update(line[1] for line in lines if len(line) == 2)
@@ -207,11 +229,12 @@ def torture(models: int, seed: int, kinds: int, folder: Path) -> tuple[Counter[s
 
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
-        library, seed, first, last = sys.argv[2:]
-        child(Path(library), int(seed), int(first), int(last))
+        library, work, seed, first, last = sys.argv[2:]
+        child(Path(library), work, int(seed), int(first), int(last))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=5000)
+    parser.add_argument("--directories", action="store_true", help="hostile model directories")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--builds", type=int, default=len(build.TARGETS), help="for so many kinds of processors")
     options = parser.parse_args()
@@ -219,7 +242,8 @@ def main() -> int:
         print("no C compiler: nothing is tried")
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        tally, reports = torture(options.models, options.seed, options.builds, Path(folder))
+        work = "directories" if options.directories else "models"
+        tally, reports = torture(options.models, work, options.seed, options.builds, Path(folder))
     print(f"{tally.total()} models: {dict(sorted(tally.items()))}; {len(reports)} reports")
     return 1 if reports else 0
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from dragoman.conversion.exports.export import export
 from dragoman.demo.corpus import pairs
+from exportable_model import exportable
 from small_model import model_at
 from small_series import write_series
 from tiny_model import write_tiny_model
@@ -39,10 +41,17 @@ def names(page: str, folder: Path) -> dict[str, Any]:
         model_at(folder / "my-model", **({"positions": "syntax"} if page == "variations.md" else {}))
         (folder / "test.en").write_text("one two\n", encoding="utf-8")
         (folder / "test.conllu").write_text(CONLLU, encoding="utf-8")
+    if page == "documents.md":
+        model_at(folder / "my-model")
+        (folder / "page.html").write_text("<p>one <b>two</b></p>", encoding="utf-8")
     if page == "training.md":
         for side, ending in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in pairs(400, split="train"))
             (folder / f"train.{ending}").write_text(text, encoding="utf-8")
+    if page == "exporting.md":
+        for to, name in (("huggingface", "hf"), ("ctranslate2", "ct2")):
+            pytest.importorskip({"hf": "transformers"}.get(name, to))
+            export(exportable(folder / f"{to}-model"), to, folder / f"my-model-{name}", verify=False)
     if page == "forecasting.md":
         write_series(folder / "data.csv")
     if page == "languages.md":

@@ -9,7 +9,7 @@ import dragoman
 
 ROOT = Path(dragoman.__file__).parent
 
-BASE = {"errors", "arrays", "cpu", "randomness", "values", "config", "files", "progress"}
+BASE = {"errors", "arrays", "cpu", "randomness", "values", "config", "files", "file_locks", "progress"}
 LOADS = BASE | {"native", "text", "modeldir"}
 MAY_IMPORT = {
     "errors": set(),
@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "parent_process": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
-    "files": {"errors", "values"},
+    "file_locks": set(),
+    "files": {"errors", "values", "file_locks"},
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},
     "data": BASE | {"text"},
@@ -33,8 +34,9 @@ MAY_IMPORT = {
     "translation": LOADS | {"models", "search", "engines"},
     "evaluation": LOADS | {"data", "nn", "models", "search", "engines", "translation"},
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
+    "documents": LOADS | {"search", "engines", "translation"},  # no torch
     "serve": LOADS | {"models", "search", "engines", "translation"},
-    "conversion": LOADS | {"nn", "models"},
+    "conversion": LOADS | {"nn", "models", "search", "engines", "translation"},  # exports are verified by translating
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
     "api": LOADS | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion"},
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},

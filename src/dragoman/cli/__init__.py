@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import click
 
 from dragoman import __version__
-from dragoman.errors import DataError, DragomanError, DragomanWarning, shortage
+from dragoman.errors import DataError, DragomanError, DragomanWarning, missing_extra, shortage
 from dragoman.values import suggest
 
 # the commands by purpose, each with its line in `dragoman --help`; a command is `command` in
@@ -42,7 +42,9 @@ COMMAND_GROUPS = {
     },
     "Models": {
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
+        "export": "Write a model for CTranslate2, Hugging Face or ONNX.",
         "average": "Average checkpoints or models into one model.",
+        "merge": "Merge an adapter into its base model.",
         "recipe": "Show a recipe in full, with the model's size.",
     },
     "Data": {
@@ -137,6 +139,12 @@ def main(args: list[str] | None = None) -> None:
         fail(usage_message(error, given), "usage", as_json=as_json)
     except DragomanError as error:
         fail(str(error), error.code, getattr(error, "exit_code", 2), as_json=as_json)
+    except ModuleNotFoundError as error:
+        words = " ".join(["dragoman", *(word for word in given[:1] if word in COMMANDS)])
+        missing = missing_extra(error, f"`{words}`")
+        if missing is None:
+            raise
+        fail(str(missing), missing.code, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
         fail("stopped", "interrupted", 130, as_json=as_json)
     except OSError as error:

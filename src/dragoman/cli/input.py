@@ -98,6 +98,11 @@ def check_uncompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield block
 
 
+def has_more(handle: int) -> bool:
+    """Whether a pipe or terminal has bytes now; Windows cannot tell, so each read is passed on alone."""
+    return sys.platform != "win32" and bool(select.select([handle], [], [], 0)[0])
+
+
 def read_available(source: IO[bytes]) -> Iterator[bytes]:
     """The bytes that a pipe or terminal has now; if it has none, an empty block, before they are waited for."""
     handle, ended = source.fileno(), False
@@ -105,7 +110,7 @@ def read_available(source: IO[bytes]) -> Iterator[bytes]:
         if not select.select([handle], [], [], 0)[0]:
             yield b""
         held = bytearray()
-        while not held or (len(held) < MAX_BATCH_BYTES and select.select([handle], [], [], 0)[0]):
+        while not held or (len(held) < MAX_BATCH_BYTES and has_more(handle)):
             try:
                 block = os.read(handle, 1 << 16)
             except BlockingIOError:  # another user of the pipe made it non-blocking

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import sys
@@ -16,6 +15,7 @@ from dragoman.cli import note, print_stderr
 from dragoman.cli.input import is_pipe, parse_path
 from dragoman.data.corpora.compression import COMPRESSIONS
 from dragoman.errors import OutputError
+from dragoman.file_locks import lock_file
 from dragoman.values import plural
 
 T = TypeVar("T")
@@ -112,8 +112,11 @@ def open_output(path: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], Non
         def done() -> None:
             target.flush()
             os.fsync(target.fileno())
-            with suppress(OSError):  # an existing file keeps its permissions
-                os.fchmod(target.fileno(), stat.S_IMODE(path.stat().st_mode))
+            if sys.platform == "win32":
+                target.close()  # Windows renames no open file
+            else:
+                with suppress(OSError):  # an existing file keeps its permissions
+                    os.fchmod(target.fileno(), stat.S_IMODE(path.stat().st_mode))
             part.replace(path)
 
         try:
@@ -139,7 +142,7 @@ def open_locked(part: Path) -> IO[bytes]:
             raise OutputError(f"cannot write {part.with_suffix('')}: {reason} choose another --output") from None
         try:
             try:
-                fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(target)
             except BlockingIOError:
                 raise OutputError(
                     f"another process is writing {part}; wait for it, or choose another --output", code="locked"

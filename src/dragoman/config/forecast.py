@@ -13,7 +13,10 @@ from dragoman.values import check_field_types, check_fields, check_fractions, ch
 
 MAX_STEPS = 1_000_000  # of look-back and horizon
 CalendarFeature = Literal["minute", "hour", "weekday", "monthday", "yearday"]
-NO_EFFECT = {"label_smoothing": 0.1, "r_drop": 0.0, "stop_on": "loss"}  # keys of [train] that are for translation
+NO_EFFECT = {  # keys of [train] that are for translation
+    **{"label_smoothing": 0.1, "r_drop": 0.0, "stop_on": "loss"},
+    **{"lora": 0, "lora_alpha": None, "lora_projections": ()},
+}
 UNUSED_MODEL_KEYS = ("tie", "output_bias")  # a forecaster has no vocabulary
 
 

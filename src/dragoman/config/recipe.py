@@ -45,8 +45,29 @@ class Recipe(SectionedRecipe):
                 code="conflicting_settings",
             )
 
+        if self.train.lora:
+            self._check_lora()
+
+    def _check_lora(self) -> None:
+        """Reject settings that do not go with adapters."""
+        if self.train.lora > self.model.d_model:
+            raise RecipeError(
+                f"train.lora={self.train.lora} is more than model.d_model={self.model.d_model}, so it is not a low "
+                "rank; use 16, for example",
+                code="out_of_range",
+            )
+        if self.model.norm == "batch" or self.train.parallel == "fsdp":
+            other = "model.norm='batch'" if self.model.norm == "batch" else "train.parallel='fsdp'"
+            raise RecipeError(
+                f"train.lora={self.train.lora} cannot be combined with {other}; fine-tune the whole model with "
+                "train.lora=0, or use another setting",
+                code="conflicting_settings",
+            )
+
     def _unused_in(self, section: str) -> set[str]:
-        """An empty list of target languages is left out."""
+        """An empty list of target languages, and the settings of adapters without any, are left out."""
+        if section == "train" and not self.train.lora:
+            return {"lora", "lora_alpha", "lora_projections"}
         return {"targets"} if section == "text" and not self.text.targets else set()
 
 

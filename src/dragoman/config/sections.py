@@ -190,10 +190,17 @@ class TrainRecipe:
     """Consecutive steps with a loss or gradient that is not finite after which training stops."""
     seed: int = 1
     """Seed of the initial weights and of dropout."""
+    lora: int = 0
+    """Rank of LoRA adapters, trained instead of the weights of the model given by `--from`; 0 for none."""
+    lora_alpha: float | None = None
+    """Scale of the adapters, times their rank; twice the rank by default."""
+    lora_projections: tuple[str, ...] = ()
+    """Projections that get adapters, such as `["qkv", "output"]`; all by default."""
 
     def __post_init__(self) -> None:
         """Reject values that are out of range or in conflict."""
         check_field_types(self, "train")
+        self._check_lora()
         check_fields(self, "train", 1, "steps accumulate average save_every evaluate_every log_every keep max_skips")
         check_fields(self, "train", 0, "warmup_steps weight_decay clip patience epsilon r_drop")
         for name in ("weight_decay", "epsilon", "r_drop"):
@@ -222,3 +229,20 @@ class TrainRecipe:
                 f"use train.keep={self.average}",
                 code="out_of_range",
             )
+
+    def _check_lora(self) -> None:
+        """Reject settings of adapters that are out of range or have no effect."""
+        check_fields(self, "train", 0, "lora")
+        if self.lora_alpha is not None and not 0 < self.lora_alpha < float("inf"):
+            raise RecipeError(f"train.lora_alpha={self.lora_alpha} must be above 0 and finite", code="out_of_range")
+        if not self.lora and (self.lora_alpha is not None or self.lora_projections):
+            raise RecipeError(
+                "train.lora_alpha and train.lora_projections have no effect without train.lora; leave them out, or "
+                "set train.lora=16",
+                code="unused_setting",
+            )
+
+    @property
+    def lora_scale(self) -> float:
+        """The factor of the adapters' products."""
+        return 2.0 if self.lora_alpha is None else self.lora_alpha / self.lora

@@ -1,4 +1,7 @@
-"""Import Marian models in Hugging Face format, such as Opus-MT: a directory with config.json and source.spm."""
+"""Import Marian models in Hugging Face format, such as Opus-MT: a directory with config.json and source.spm.
+
+Pegasus is the same model with pre-norm, as which `dragoman export` writes such models.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from dragoman.config import ModelRecipe
 from dragoman.config.sections import LANGUAGE_CODE
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import (
@@ -39,6 +43,7 @@ from dragoman.text.token_table import is_language_code
 from dragoman.values import plural, render_value
 
 TOOLKIT: Final = "Marian (Hugging Face)"
+NORM_ORDERS: Final = {"marian": "post", "pegasus": "pre"}
 MAX_EXTRA_ROWS: Final = 10_000  # of an embedding table, beyond the vocabulary
 WEIGHT_FILES: Final = ("model.safetensors", "pytorch_model.bin")
 MARIAN_ENCODER: Final = LayerNames(
@@ -69,10 +74,10 @@ MARIAN_REQUIRED_SETTINGS: Final = {
 def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
     """Read a Hugging Face model directory."""
     config = SourceSettings(read_json(path / "config.json"), path / "config.json")
-    if (kind := config.values.get("model_type")) != "marian":
+    if (kind := config.values.get("model_type")) not in NORM_ORDERS:
         raise ConversionError(
             f"{config.where} has model_type={render_value(kind)}; of Hugging Face's models, only "
-            "Marian (Opus-MT, model_type 'marian') can be imported"
+            "Marian (Opus-MT, model_type 'marian') and its pre-norm variant 'pegasus' can be imported"
         )
     for name, (usual, what) in MARIAN_REQUIRED_SETTINGS.items():
         config.require(name, usual, what)
@@ -102,10 +107,12 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         feed_forward_dropout=config.probability("activation_dropout"),
         activation=config.choice("activation_function", ACTIVATION_NAMES, "gelu"),
         attention_bias=True,
+        norm_order=NORM_ORDERS[str(kind)],
         **embedding_settings,
     )
     layers = LayerConverter(stored, recipe, stream)
     layers.take_layers("model.", MARIAN_ENCODER, MARIAN_DECODER, sizes)
+    recipe = drop_zero_biases(recipe, layers.weights)
     for side in ("encoder", "decoder"):
         check_positions(stored, f"model.{side}.embed_positions.weight", positions, d)
     stored.check_all_taken()
@@ -119,6 +126,16 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         longest=positions - 1,  # EOS takes a position
         languages=text.languages,
     )
+
+
+def drop_zero_biases(recipe: ModelRecipe, weights: dict[str, Tensor]) -> ModelRecipe:
+    """Drop the biases of attention if all are zero, as in models without them that `dragoman export` wrote."""
+    biases = [name for name in weights if name.endswith(".bias") and (".attention." in name or ".cross." in name)]
+    if any(weights[name].count_nonzero() for name in biases):
+        return recipe
+    for name in biases:
+        del weights[name]
+    return replace(recipe, attention_bias=False)
 
 
 def read_torch_tensors(path: Path) -> dict[str, Tensor] | None:
@@ -182,6 +199,7 @@ class MarianText:
                  (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
         of_config = [single_id(config, f"{name}_token_id") for name in ("pad", "eos")]
         start = config.integer("decoder_start_token_id", of_config[0], 0)
+        name_of_start = vocabularies[-1][start] if start < len(vocabularies[-1]) else ""
         sides: list[VocabularyMapping] = []
         for file, names, size in zip(self.files[2:], vocabularies, self.sizes, strict=False):
             pad, eos, unk = (token_id(file, names, word) for word in words)
@@ -191,7 +209,7 @@ class MarianText:
                     f"{of_config[0]} and {of_config[1]} in {config.where}; the files belong to different models",
                     code="vocabulary_mismatch",
                 )
-            first = start if file is self.files[-1] else pad
+            first = start if file is self.files[-1] else source_start(names, name_of_start, (pad, eos, unk))
             if first >= size:
                 raise ConversionError(
                     f"{config.where} has decoder_start_token_id={first}, but only {size} tokens",
@@ -208,6 +226,12 @@ class MarianText:
         pair = [tokenizer_config.get("source_lang"), codes_here or tokenizer_config.get("target_lang")]
         known = all(re.fullmatch(rf"{LANGUAGE_CODE}(, {LANGUAGE_CODE})*", str(code)) for code in pair)
         self.languages = language_pair(*pair) if known else None
+
+
+def source_start(source: list[str], start: str, special: Sequence[int]) -> int:
+    """The decoder's first token in a separate source vocabulary, which never uses it: by name, or else padding."""
+    found = source.index(start) if start in source else special[0]
+    return special[0] if found in special else found
 
 
 def read_vocabulary(file: Path, size: int) -> list[str]:

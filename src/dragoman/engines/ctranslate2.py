@@ -47,7 +47,9 @@ class CTranslate2Engine:
         self.ids = {name: i for i, name in SPECIAL_NAMES.items()}
 
     @classmethod
-    def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> CTranslate2Engine | None:
+    def load(
+        cls, directory: Path, threads: int | None = None, quantize: bool = True, adapter: Path | None = None
+    ) -> CTranslate2Engine | None:
         """Load a verified model directory; None if CTranslate2 is not installed or does not support the model."""
         try:
             import ctranslate2
@@ -56,11 +58,11 @@ class CTranslate2Engine:
         if unsupported_by_ctranslate2(Recipe.load(directory / RECIPE).model):
             return None
         kind = "int8" if quantize else "float32"
-        key = (ctranslate2.__version__, kind, (directory / MANIFEST).read_bytes())
+        manifests = [(part / MANIFEST).read_bytes() for part in (directory, adapter) if part is not None]
+        key = (ctranslate2.__version__, kind, *manifests)
         cached = private_directory(cache_directory() / "ctranslate2")
-        return cls(
-            converted_files(directory, cached / hashlib.sha256(repr(key).encode()).hexdigest()[:20], kind), threads
-        )
+        place = cached / hashlib.sha256(repr(key).encode()).hexdigest()[:20]
+        return cls(converted_files(directory, place, kind, adapter), threads)
 
     def search(
         self,

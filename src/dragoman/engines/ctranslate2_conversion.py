@@ -41,7 +41,7 @@ def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
     return None
 
 
-def converted_files(directory: Path, cached: Path, kind: str) -> dict[str, bytes]:
+def converted_files(directory: Path, cached: Path, kind: str, adapter: Path | None = None) -> dict[str, bytes]:
     """The files of the converted model; it is converted if `cached` does not have it, byte for byte."""
     if cached.is_dir():
         try:
@@ -49,7 +49,7 @@ def converted_files(directory: Path, cached: Path, kind: str) -> dict[str, bytes
         except DamagedError as error:
             logging.getLogger("dragoman").warning("%s; converting the model again", error)
     with staged(cached) as staging:
-        to_ctranslate2(directory, staging / MODEL, kind)
+        to_ctranslate2(directory, staging / MODEL, kind, adapter=adapter)
         for file in (staging / MODEL).iterdir():
             file.chmod(0o600)
         write_manifest(staging / MODEL)
@@ -71,11 +71,16 @@ def read_converted(cached: Path) -> dict[str, bytes]:
 
 
 def to_ctranslate2(
-    directory: str | Path, out: str | Path, quantization: str | None = None, tokens: Sequence[str] | None = None
+    directory: str | Path,
+    out: str | Path,
+    quantization: str | None = None,
+    tokens: tuple[Sequence[str], Sequence[str]] | None = None,
+    adapter: Path | None = None,
 ) -> None:
     """Write the model of a verified `directory` to the new directory `out`; `quantization` is "int8", "float16"...
 
-    Without `tokens`, a token is named by its id, and the four special tokens by their usual names.
+    `tokens` are the names of the source's and the target's tokens; EOS is then added to sources. Without them, a token
+    is named by its id, and the four special tokens by their usual names. `adapter` is a verified adapter of the model.
     """
     try:
         from ctranslate2.specs import TransformerSpec, common_spec, model_spec
@@ -92,26 +97,29 @@ def to_ctranslate2(
     if part := unsupported_by_ctranslate2(recipe):
         message = f"CTranslate2 does not support {part}; convert a model with the paper's layers"
         raise DragomanError(message, code="unsupported_model")
-    weights = read_weights(directory)
+    weights = read_weights(directory, adapter)
     if weights is None:
         message = f"the weights of {directory} are not float32; pass a model written by `dragoman train`"
         raise DragomanError(message, code="unsupported_precision")
     source, target = read_info(directory).vocabulary_sizes
     shapes = {name: weight.shape for name, weight in weights.items()}
     check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
-    for side, size in (("source", source), ("target", target)):
-        if tokens is not None and len(tokens) != size:
-            message = f"got {plural(len(tokens), 'token')}, but the {side} vocabulary of {directory} has {size:,}"
-            raise DragomanError(message, code="count_mismatch")
+    source_names, target_names = ([SPECIAL_NAMES.get(i, str(i)) for i in range(size)] for size in (source, target))
+    if tokens is not None:
+        for side, names, size in (("source", tokens[0], source), ("target", tokens[1], target)):
+            if len(names) != size:
+                message = f"got {plural(len(names), 'token')}, but the {side} vocabulary of {directory} has {size:,}"
+                raise DragomanError(message, code="count_mismatch")
+        source_names, target_names = list(tokens[0]), list(tokens[1])
     layers, pre_norm = (recipe.encoder_layers, recipe.decoder_layers), recipe.norm_order == "pre"
     activation = getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation])
     spec = TransformerSpec.from_config(layers, recipe.n_heads, pre_norm=pre_norm, activation=activation)
     fill_weights(spec, recipe, dict(weights))  # quantized in place
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
-    source_names, target_names = ([SPECIAL_NAMES.get(i, str(i)) for i in range(size)] for size in (source, target))
-    spec.register_source_vocabulary(list(tokens or source_names))
-    spec.register_target_vocabulary(list(tokens or target_names))
+    spec.config.add_source_eos = tokens is not None
+    spec.register_source_vocabulary(source_names)
+    spec.register_target_vocabulary(target_names)
     spec.validate()
     spec.optimize(quantization=quantization)
     with staged(out) as directory_to_write:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from dragoman.engines.base import Engine
 from dragoman.search.types import TYPICAL_TOKENS, RecordedHead, StopFlag
 
 EncodedPairs = Sequence[tuple[Sequence[int], Sequence[int]]]
+AttentionKind = Literal["cross", "encoder", "decoder"]
 
 
 class ForcedEngine(Engine, Protocol):
@@ -26,6 +27,12 @@ class ForcedEngine(Engine, Protocol):
         """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is EOS.
 
         Row t is the step that reads target token t - 1 (BOS if t is 0) and writes token t (last, EOS).
+        """
+
+    def attention_maps(self, source: Sequence[int], target: Sequence[int]) -> dict[AttentionKind, Any]:
+        """The weights of all heads for one pair, `[L, H, queries, keys]`, of each kind that the model has.
+
+        Source tokens end with EOS; target tokens are those that the decoder reads, from BOS on.
         """
 
 

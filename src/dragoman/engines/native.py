@@ -19,7 +19,13 @@ import numpy as np
 from dragoman.arrays import concatenate
 from dragoman.cpu import available_cores
 from dragoman.engines.base import check_supported
-from dragoman.engines.native_forced import check_result, native_cross_maps, native_log_probabilities
+from dragoman.engines.native_constraints import BatchAutomata
+from dragoman.engines.native_forced import (
+    check_result,
+    native_attention_maps,
+    native_cross_maps,
+    native_log_probabilities,
+)
 from dragoman.engines.native_layout import TranslationJob, Workers, recorded_integers
 from dragoman.engines.native_model import NativeModel
 from dragoman.engines.specs import NATIVE
@@ -40,7 +46,7 @@ from dragoman.values import MAX_THREADS, plural
 
 if TYPE_CHECKING:
     from dragoman.arrays import FloatArray
-    from dragoman.engines.forced import EncodedPairs
+    from dragoman.engines.forced import AttentionKind, EncodedPairs
     from dragoman.search.constraints.tables import BatchConstraints
 
 Batch = TypeVar("Batch")
@@ -80,12 +86,16 @@ class NativeEngine:
         quantize: bool = True,
         others: Sequence[Path] = (),
         mean: Mean = "probabilities",
+        adapter: Path | None = None,
     ) -> NativeEngine | None:
-        """Load the engine from verified model directories; None if it is not available for one of them here."""
+        """Load the engine from verified model directories; None if it is not available for one of them here.
+
+        `adapter` is a verified adapter of the first model.
+        """
         threads = threads or default_threads()
         models: list[NativeModel] = []
         for path in (directory, *others):
-            model = NativeModel.load(path, threads, quantize)
+            model = NativeModel.load(path, threads, quantize, adapter if path is directory else None)
             if model is None:
                 return None
             models.append(model)
@@ -102,13 +112,14 @@ class NativeEngine:
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
-        self._check(sources, search, prefixes)
+        self._check(sources, search, prefixes, constraints)
         found: Found = [[] for _ in sources]
 
         def run(workers: Workers, batch: range, team: int) -> None:
             part = slice(batch.start, batch.stop)
             begins = None if prefixes is None else prefixes[part]
-            found[part] = self._translate(workers, sources[part], search, begins, team, stop, record)
+            tables = None if constraints is None else constraints[part]
+            found[part] = self._translate(workers, sources[part], search, begins, tables, team, stop, record)
 
         self.run_batches(list(self._batches(sources, search)), run)
         return found
@@ -122,6 +133,10 @@ class NativeEngine:
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
         """The cross-attention of all heads; see `ForcedEngine`."""
         return native_cross_maps(self, pairs)
+
+    def attention_maps(self, source: Sequence[int], target: Sequence[int]) -> dict[AttentionKind, FloatArray]:
+        """The attention of all heads for one pair; see `ForcedEngine`."""
+        return native_attention_maps(self, source, target)
 
     def run_batches(self, batches: Sequence[Batch], run: Callable[[Workers, Batch, int], None]) -> None:
         """Call `run(workers, batch, team)` for each batch; threads take batches in turn, a team shares a single one."""
@@ -155,11 +170,19 @@ class NativeEngine:
         if failed:
             raise failed[0]
 
-    def _check(self, sources: Ids, search: Search, prefixes: Ids | None) -> None:
+    def _check(self, sources: Ids, search: Search, prefixes: Ids | None, constraints: BatchConstraints | None) -> None:
         """Raise on input that would lead the C code outside its memory."""
-        if prefixes is not None and len(prefixes) != len(sources):
-            counts = f"{plural(len(prefixes), 'prefix', 'prefixes')} for {plural(len(sources), 'source')}"
-            raise ShapeError(f"got {counts}; give one for each", code="count_mismatch")
+        for one, many, given in (("prefix", "prefixes", prefixes), ("set", "sets of constraints", constraints)):
+            if given is not None and len(given) != len(sources):
+                counts = f"{plural(len(given), one, many)} for {plural(len(sources), 'source')}"
+                raise ShapeError(f"got {counts}; give one for each", code="count_mismatch")
+        for spelling in {id(one.spelling): one.spelling for one in constraints or () if one is not None}.values():
+            if len(spelling.stream) != self.vocabulary[1]:
+                raise ShapeError(
+                    f"the constraints are for a vocabulary of {len(spelling.stream):,} tokens, but the model has "
+                    f"{self.vocabulary[1]:,}; compile them with the tokenizer of this model",
+                    code="vocabulary_mismatch",
+                )
         limits = [search.limit(len(source)) for source in sources]
         self.check_positions(max([*limits, *map(len, prefixes or ()), *map(len, sources)], default=0))
         self.check_ids("source", sources, self.vocabulary[0])
@@ -224,6 +247,7 @@ class NativeEngine:
         sources: Ids,
         search: Search,
         prefixes: Ids | None,
+        constraints: BatchConstraints | None,
         team: int,
         stop: StopFlag | None,
         record: Sequence[RecordedHead],
@@ -244,6 +268,7 @@ class NativeEngine:
         sampling, keys, beam = search.sampling or Sampling(), None, search.beam
         if search.sampling is not None:
             keys, beam = hypothesis_keys(sources, sampling.seed, search.n_best), search.n_best
+        automata = None if constraints is None or not any(constraints) else BatchAutomata(constraints)
         job = TranslationJob(
             n, beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
@@ -254,6 +279,7 @@ class NativeEngine:
             len(record), recorded_integers([head.layer for head in record]),
             recorded_integers([-1 if head.head is None else head.head for head in record]),
             longest, None if maps is None else maps.ctypes.data,
+            *((None, None) if automata is None else automata.addresses),
             None if stop is None else ctypes.addressof(stop.value),
         )  # fmt: skip
         failed = self.code.translate(ctypes.c_void_p(workers[0]), ctypes.byref(job))

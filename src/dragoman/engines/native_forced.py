@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, get_args
 
 import numpy as np
 
 from dragoman.arrays import FloatArray, concatenate
-from dragoman.engines.forced import EncodedPairs, length_batches
+from dragoman.engines.forced import AttentionKind, EncodedPairs, length_batches
 from dragoman.engines.native_layout import ForcedJob, Workers
 from dragoman.errors import SearchError
-from dragoman.search.types import NOT_FINITE, StopFlag
+from dragoman.search.types import NOT_FINITE, Mean, StopFlag
 from dragoman.text.special_tokens import EOS
 from dragoman.values import plural
 
@@ -49,6 +49,7 @@ def native_log_probabilities(
 
 def native_cross_maps(engine: NativeEngine, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
     """The index of each pair, and the weights of all heads."""
+    check_single_model(engine)
     check_forced_pairs(engine, pairs)
     layers, heads = engine.recipe.decoder_layers, engine.recipe.n_heads
     batches = list(length_batches(pairs, MAPPED_BATCH))
@@ -59,12 +60,40 @@ def native_cross_maps(engine: NativeEngine, pairs: EncodedPairs) -> Iterator[tup
             shapes = [(layers, heads, len(pairs[i][1]) + 1, len(pairs[i][0]) + 1) for i in indices]
             sizes = [int(np.prod(shape)) for shape in shapes]
             maps = np.empty(sum(sizes), np.float32)
-            force(engine, workers, [pairs[i] for i in indices], team, cross_maps=maps)
+            force(engine, workers, [pairs[i] for i in indices], team, maps={"cross": maps})
             parts = np.split(maps, np.cumsum(sizes)[:-1])
             found.extend((i, part.reshape(shape)) for i, part, shape in zip(indices, parts, shapes, strict=True))
 
         engine.run_batches(batches[start : start + engine.threads], run)
         yield from found
+
+
+def native_attention_maps(
+    engine: NativeEngine, source: Sequence[int], target: Sequence[int]
+) -> dict[AttentionKind, FloatArray]:
+    """The weights of all heads for one pair, of each kind of attention."""
+    check_single_model(engine)
+    check_forced_pairs(engine, [(source, target)])
+    recipe, of_source, of_target = engine.recipe, len(source) + 1, len(target) + 1
+    shapes: dict[AttentionKind, tuple[int, ...]] = {
+        "cross": (recipe.decoder_layers, recipe.n_heads, of_target, of_source),
+        "encoder": (recipe.encoder_layers, recipe.n_heads, of_source, of_source),
+        "decoder": (recipe.decoder_layers, recipe.n_heads, of_target, of_target),
+    }
+    maps: dict[AttentionKind, FloatArray] = {kind: np.empty(shape, np.float32) for kind, shape in shapes.items()}
+
+    def run(workers: Workers, pair: tuple[Sequence[int], Sequence[int]], team: int) -> None:
+        force(engine, workers, [pair], team, maps=maps)
+
+    engine.run_batches([(source, target)], run)
+    return maps
+
+
+def check_single_model(engine: NativeEngine) -> None:
+    """Raise for an ensemble, whose models attend each in their own way."""
+    if len(engine.models) > 1:
+        message = "an ensemble has no attention; request neither attention nor alignment"
+        raise SearchError(message, code="no_attention")
 
 
 def check_forced_pairs(engine: NativeEngine, pairs: EncodedPairs) -> None:
@@ -82,13 +111,19 @@ def force(
     team: int,
     *,
     log_probabilities: FloatArray | None = None,
-    cross_maps: FloatArray | None = None,
+    maps: Mapping[AttentionKind, FloatArray] | None = None,
 ) -> None:
     """Decode pairs, and fill the arrays that are given."""
     source, source_lengths = concatenate([[*source, EOS] for source, _ in pairs])
     target, target_lengths = concatenate([target for _, target in pairs])
-    arrays = (source, source_lengths, target, target_lengths, log_probabilities, None, None, cross_maps)
-    job = ForcedJob(len(pairs), team, *[None if array is None else array.ctypes.data for array in arrays])
+    of = maps or {}
+    arrays = (
+        *(source, source_lengths, target, target_lengths, log_probabilities),
+        *(of.get("encoder"), of.get("decoder"), of.get("cross")),
+    )
+    addresses = [None if array is None else array.ctypes.data for array in arrays]
+    mean = get_args(Mean).index(engine.mean)
+    job = ForcedJob(len(pairs), team, *addresses, len(engine.models), mean, ctypes.addressof(workers))
     failed = engine.code.force(ctypes.c_void_p(workers[0]), ctypes.byref(job))
     check_result(failed, f"decode {plural(len(pairs), 'pair')} of {plural(len(source) + len(target), 'token')}")
 

@@ -47,8 +47,7 @@ class TranslationJob(ctypes.Structure):
         ("recorded", ctypes.c_int32),
         *((n, ctypes.c_int32 * MAX_RECORDED) for n in ("recorded_layers", "recorded_heads")),
         ("longest_source", ctypes.c_int32),
-        ("maps", ctypes.c_void_p),
-        ("stop", ctypes.c_void_p),
+        *((n, ctypes.c_void_p) for n in ("maps", "spelling", "constraints", "stop")),
     )
 
 
@@ -65,10 +64,50 @@ class ForcedJob(ctypes.Structure):
         ("threads", ctypes.c_int32),
         *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "target", "target_lengths")),
         *((n, ctypes.c_void_p) for n in ("log_probabilities", "encoder_maps", "decoder_maps", "cross_maps")),
+        *((n, ctypes.c_int32) for n in ("models", "mean")),
+        ("workers", ctypes.c_void_p),
     )
 
 
-STRUCTURES: Final = (ModelConfig, TranslationJob, ForcedJob)  # compared with C when the library is loaded
+class VocabularySpelling(ctypes.Structure):
+    """`VocabularySpelling` of native/translate/constraints.h."""
+
+    _fields_ = (("width", ctypes.c_int32), *((n, ctypes.c_void_p) for n in ("stream", "first", "last")))
+
+
+class PhraseTrie(ctypes.Structure):
+    """`PhraseTrie` of native/translate/constraints.h."""
+
+    _fields_ = tuple((n, ctypes.c_void_p) for n in ("first_edge", "edges", "shorter"))
+
+
+class AvoidedAutomaton(ctypes.Structure):
+    """`AvoidedAutomaton` of native/translate/constraints.h."""
+
+    _fields_ = (("trie", PhraseTrie), ("full", ctypes.c_void_p))
+
+
+class RequiredAutomaton(ctypes.Structure):
+    """`RequiredAutomaton` of native/translate/constraints.h."""
+
+    _fields_ = (
+        *((n, ctypes.c_int32) for n in ("groups", "starts", "max_follows")),
+        ("trie", PhraseTrie),
+        *((n, ctypes.c_void_p) for n in ("ending", "length", "credit", "needed", "min_tokens", "saved", "nested")),
+        *((n, ctypes.c_void_p) for n in ("first_follow", "follows", "start_tokens")),
+    )
+
+
+class SentenceConstraints(ctypes.Structure):
+    """`SentenceConstraints` of native/translate/constraints.h."""
+
+    _fields_ = (("required", ctypes.c_void_p), ("avoided", ctypes.c_void_p))
+
+
+STRUCTURES: Final = (  # compared with C when the library is loaded
+    *(ModelConfig, TranslationJob, ForcedJob),
+    *(VocabularySpelling, PhraseTrie, AvoidedAutomaton, RequiredAutomaton, SentenceConstraints),
+)
 
 
 def unsupported_by_native(recipe: ModelRecipe) -> str | None:

@@ -50,11 +50,11 @@ class NativeModel:
         )
 
     @classmethod
-    def load(cls, directory: Path, threads: int, quantize: bool) -> NativeModel | None:
+    def load(cls, directory: Path, threads: int, quantize: bool, adapter: Path | None = None) -> NativeModel | None:
         """Pack the weights of a verified model directory; None if the engine is not available for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
         code = load_code() if unsupported_by_native(recipe) is None else None
-        weights = read_weights(directory) if code is not None else None
+        weights = read_weights(directory, adapter) if code is not None else None
         if code is None or weights is None:
             return None
         for name in ("model_new", "worker_new"):
@@ -82,8 +82,8 @@ class NativeModel:
 
 
 def load_code() -> ctypes.CDLL | None:
-    """The library, built without tiles if the system denies them: a thread's signal stack may be too small."""
+    """The library, without tiles if the system denies them: a thread's signal stack may be too small."""
     code = library("translate", structures=STRUCTURES)
     if code is None or code.request_tiles() == 0:
         return code
-    return library("translate", "-mno-amx-int8", structures=STRUCTURES)
+    return library("translate", structures=STRUCTURES, tiles=False)

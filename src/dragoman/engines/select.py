@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final, cast, get_args
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 from dragoman.engines.base import Engine, EngineRequest, EngineSpec
 from dragoman.engines.forced import ForcedEngine
 from dragoman.engines.specs import SPECS
-from dragoman.errors import SearchError
+from dragoman.errors import MissingExtraError, SearchError
 from dragoman.modeldir.layout import RECIPE
 from dragoman.search.types import Mean, check_integer
 from dragoman.values import MAX_THREADS, plural, suggest
@@ -65,6 +66,7 @@ class EngineSelector:
     """The engines of one model directory; "auto" takes the first that is available and supports a request.
 
     `others` are further models of an ensemble, combined by the `mean` of their probabilities or log-probabilities.
+    `adapter` is a verified adapter of the first model.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class EngineSelector:
         precision: str = "auto",
         others: Sequence[Path] = (),
         mean: Mean = "probabilities",
+        adapter: Path | None = None,
     ) -> None:
         for what, value, choices in (
             ("engine", engine, ("auto", *ENGINES)),
@@ -85,7 +88,7 @@ class EngineSelector:
             if value not in choices:
                 raise SearchError(f"unknown {what} {value!r}{suggest(str(value), choices)}", code="unknown_choice")
         self.directory, self.engine, self.precision = directory, engine, precision
-        self.others, self.mean = tuple(others), mean
+        self.others, self.mean, self.adapter = tuple(others), mean, adapter
         self.threads = None if threads is None else check_integer("threads", threads, 1, MAX_THREADS)
         device = str(device)  # a torch.device as well
         specs = [spec for spec in SPECS if engine in ("auto", spec.name)]
@@ -119,7 +122,9 @@ class EngineSelector:
 
     def info(self, request: EngineRequest) -> EngineInfo:
         """The engine for a request, loaded if it is not yet."""
-        engine = self.for_request(request)
+        return self._describe(self.for_request(request))
+
+    def _describe(self, engine: Engine) -> EngineInfo:
         models = len(self.others) + 1 if self.others else None
         return EngineInfo(engine.name, engine.precision, self.device, engine.threads, models)
 
@@ -136,7 +141,7 @@ class EngineSelector:
         With `exact`, an engine in int8 is chosen only if the user asked for int8.
         """
         native = next((spec for spec in self.specs if spec.name == "native"), None)
-        if native is not None and not self.others:
+        if native is not None:
             name = "native" if self.precision != "auto" or not exact else "native float32"
             with self.lock:
                 if name not in self.loaded:
@@ -147,19 +152,28 @@ class EngineSelector:
         return self.torch
 
     @property
+    def scoring_info(self) -> EngineInfo:
+        """The engine that scores given translations, loaded if it is not yet."""
+        return self._describe(self.forced(exact=True))
+
+    @property
     def _in_float32(self) -> EngineSelector:
-        return EngineSelector(self.directory, self.device, "native", self.threads, "float32")
+        return EngineSelector(
+            self.directory, self.device, "native", self.threads, "float32", self.others, self.mean, self.adapter
+        )
 
     @cached_property
     def torch(self) -> TorchEngine:
         """The reference engine, which supports everything."""
+        if find_spec("torch") is None:
+            raise MissingExtraError("torch", "train", "the engine 'torch'")
         import torch
 
         from dragoman.engines.torch import TorchEngine
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        engine = TorchEngine.load(self.directory, self.device, self.precision == "bfloat16")
+        engine = TorchEngine.load(self.directory, self.device, self.precision == "bfloat16", self.adapter)
         if not self.others:
             return engine
         from dragoman.search.ensemble import Ensemble
@@ -205,13 +219,17 @@ def has_gpu() -> bool:
     """Whether a GPU is usable; PyTorch is imported only if the system appears to have one."""
     if not (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists() or Path("/dev/kfd").exists()):
         return False
+    if find_spec("torch") is None:
+        return False
     import torch
 
     return torch.cuda.is_available()
 
 
 def available_devices() -> list[str]:
-    """Names of the devices that PyTorch can use here, the CPU first."""
+    """Names of the devices that can be used here, the CPU first."""
+    if find_spec("torch") is None:
+        return ["cpu"]
     import torch
 
     if not torch.accelerator.is_available():
@@ -228,9 +246,12 @@ def check_device(device: str) -> str:
     available = available_devices()
     if device in available or f"{device}:0" in available:
         return device
-    import torch
+    if find_spec("torch") is None:
+        why = " (PyTorch is not installed: pip install 'dragoman[train]')"
+    else:
+        import torch
 
-    no_cuda = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
-    why = f" (PyTorch {torch.__version__} is built without CUDA)" if no_cuda else ""
+        no_cuda = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
+        why = f" (PyTorch {torch.__version__} is built without CUDA)" if no_cuda else ""
     message = f"device {device!r} is not available{why}; use one of: auto, {', '.join(available)}"
     raise SearchError(message, code="device_unavailable")

@@ -45,7 +45,6 @@ NATIVE: Final = replace(
     devices=("cpu",),
     precisions=("int8", "float32"),
     max_beam=64,
-    constraints=False,
     records_attention=True,
     position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "none"),
     batch_invariant=True,
@@ -54,6 +53,7 @@ NATIVE: Final = replace(
 CTRANSLATE2: Final = replace(
     NATIVE,
     searches=("greedy", "beam"),
+    constraints=False,
     max_beam=MAX_BEAM,
     no_repeat=False,
     prefixes=False,
@@ -112,12 +112,22 @@ def cuda_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
     return f"it does not support {part}" if part else None
 
 
+def torch_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
+    """Why PyTorch's engine cannot run here."""
+    return None if find_spec("torch") else "it is not installed: pip install 'dragoman[train]'"
+
+
 def load_native(selector: EngineSelector) -> Engine | None:
     """The C engine, or None if it cannot be built or does not support the model."""
     from dragoman.engines.native import NativeEngine
 
     return NativeEngine.load(
-        selector.directory, selector.threads, selector.precision != "float32", selector.others, selector.mean
+        selector.directory,
+        selector.threads,
+        selector.precision != "float32",
+        selector.others,
+        selector.mean,
+        selector.adapter,
     )
 
 
@@ -127,7 +137,7 @@ def load_ctranslate2(selector: EngineSelector) -> Engine | None:
 
     quantize = selector.precision != "float32"
     try:
-        engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize=quantize)
+        engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize, selector.adapter)
     except (DragomanError, OSError, RuntimeError) as error:  # the cache is not writable, or in use by another process
         if selector.engine == "auto":
             return None
@@ -153,11 +163,16 @@ def load_cuda(selector: EngineSelector) -> Engine | None:
     return CudaEngine(selector.torch.model, dtype, selector.device)
 
 
+def load_torch(selector: EngineSelector) -> Engine | None:
+    """PyTorch's engine, or None if PyTorch is not installed."""
+    return None if torch_unavailable(selector.recipe, selector.device) else selector.torch
+
+
 SPECS: Final = (
     EngineSpec("native", NATIVE, native_unavailable, load_native),
     EngineSpec("ctranslate2", CTRANSLATE2, ctranslate2_unavailable, load_ctranslate2),
     EngineSpec("cuda", CUDA, cuda_unavailable, load_cuda),
-    EngineSpec("torch", TORCH, lambda recipe, device: None, lambda selector: selector.torch),
+    EngineSpec("torch", TORCH, torch_unavailable, load_torch),
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from dragoman.engines.forced import EncodedPairs
+from dragoman.engines.forced import AttentionKind, EncodedPairs
 from dragoman.engines.specs import TORCH
-from dragoman.engines.torch_forced import cross_maps, forced_log_probabilities
+from dragoman.engines.torch_forced import attention_maps, cross_maps, forced_log_probabilities
 from dragoman.errors import SearchError
 from dragoman.models.loading import load_model
 from dragoman.nn import Padded
@@ -38,14 +38,16 @@ class TorchEngine:
         self.batch = TORCH.preferred_batch * (1 if self.device.type == "cpu" else 4)
 
     @classmethod
-    def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
-        """Load the engine from a verified model directory."""
+    def load(
+        cls, directory: Path, device: str = "cpu", bfloat16: bool = False, adapter: Path | None = None
+    ) -> TorchEngine:
+        """Load the engine from a verified model directory, with a verified adapter if given."""
         if bfloat16 and device == "cpu" and not torch_bfloat16_works():
             raise SearchError(
                 "precision 'bfloat16' crashes PyTorch with an illegal instruction on this CPU; use 'float32' or 'int8'",
                 code="unsupported_precision",
             )
-        model, _ = load_model(directory, PAD, device)
+        model, _ = load_model(directory, PAD, device, adapter)
         return cls(model.bfloat16() if bfloat16 else model, device)
 
     @property
@@ -90,6 +92,10 @@ class TorchEngine:
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
         """The cross-attention of all heads; see `ForcedEngine`."""
         return cross_maps(self, pairs)
+
+    def attention_maps(self, source: Sequence[int], target: Sequence[int]) -> dict[AttentionKind, Any]:
+        """The attention of all heads for one pair; see `ForcedEngine`."""
+        return attention_maps(self, source, target)
 
     def sources(self, sources: Ids) -> tuple[torch.Tensor, Padded]:
         """Sources with EOS tokens as a padded batch, with depths if they have trees."""

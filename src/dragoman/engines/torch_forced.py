@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import isnan
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dragoman.engines.base import check_has_attention
-from dragoman.engines.forced import EncodedPairs, length_batches
+from dragoman.engines.forced import AttentionKind, EncodedPairs, length_batches
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
 from dragoman.nn import Padded
@@ -88,13 +88,33 @@ def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, 
 
     Row t is the step that reads target token t - 1 (the BOS token if t is 0) and writes token t (last, the EOS token).
     """
-    if not isinstance(engine.model, EncoderDecoder):
-        message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
-        raise SearchError(message, code="no_attention")
-    check_has_attention(engine.model.recipe)
+    check_engine_has_attention(engine)
     for here in forced_batches(engine, pairs, small_batch(engine)):
         maps = AttentionMaps()
         engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout, maps)
         weights = torch.stack(maps.cross, dim=1).float().cpu().numpy()
         for row, i in enumerate(here.indices):
             yield i, weights[row, :, :, : len(pairs[i][1]) + 1, : len(pairs[i][0]) + 1]
+
+
+@torch.inference_mode()
+def attention_maps(engine: TorchEngine, source: Sequence[int], target: Sequence[int]) -> dict[AttentionKind, Any]:
+    """The weights of all heads for one pair, `[L, H, queries, keys]`, of each kind that the model has."""
+    check_engine_has_attention(engine)
+    (batch,) = forced_batches(engine, [(source, target)])
+    maps = AttentionMaps()
+    engine.model.hidden(batch.source, batch.target, batch.source_layout, batch.target_layout, maps)
+    layers: dict[AttentionKind, list[Tensor]] = {
+        "cross": maps.cross,
+        "encoder": maps.encoder,
+        "decoder": maps.decoder,
+    }
+    return {kind: torch.cat(of).float().cpu().numpy() for kind, of in layers.items() if of}
+
+
+def check_engine_has_attention(engine: TorchEngine) -> None:
+    """Raise if a model has no attention between tokens."""
+    if not isinstance(engine.model, EncoderDecoder):
+        message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
+        raise SearchError(message, code="no_attention")
+    check_has_attention(engine.model.recipe)

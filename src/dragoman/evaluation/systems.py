@@ -57,9 +57,10 @@ class ModelSystem:
 
     @property
     def name(self) -> str:
-        """The name of the model, or of each model of an ensemble."""
+        """The name of the model with its adapter, or of each model of an ensemble."""
         engines = self.translator.engines
-        return " + ".join(map(model_name, (engines.directory, *engines.others)))
+        adapted = "" if engines.adapter is None else f" ({model_name(engines.adapter)})"
+        return model_name(engines.directory) + adapted + "".join(f" + {model_name(other)}" for other in engines.others)
 
     @property
     def has_target_languages(self) -> bool:
@@ -79,7 +80,7 @@ class ModelSystem:
     def describe(self) -> dict[str, Any]:
         """Name, digest of the manifest, engine and search."""
         engines = self.translator.engines
-        directories = [engines.directory, *engines.others]
+        directories = [engines.directory, *([engines.adapter] if engines.adapter else []), *engines.others]
         return {
             "model": self.name,
             "digest": ", ".join(sha256(directory / MANIFEST) for directory in directories),

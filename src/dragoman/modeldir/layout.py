@@ -2,6 +2,7 @@
 
     my-model/           model.safetensors, recipe.toml, model.json, the tokenizers, card.md, manifest.json
                         (a forecaster has no tokenizers; `kind` in model.json tells the two apart)
+                        (an adapter has adapter.safetensors and adapter.json instead of weights and tokenizers)
     my-model/training/  the training run: metrics, checkpoints, prepared data; not needed to translate
 
 The manifest has the SHA-256 of every file that is loaded. The card is not hashed, so users may edit it.
@@ -26,13 +27,18 @@ RECIPE: Final = "recipe.toml"
 INFO: Final = "model.json"
 CARD: Final = "card.md"
 TRAINING: Final = "training"
+ADAPTER_WEIGHTS: Final = "adapter.safetensors"
+ADAPTER_INFO: Final = "adapter.json"
 REQUIRED: Final = (WEIGHTS, RECIPE, INFO)  # besides the tokenizer files and the manifest
+ADAPTER_REQUIRED: Final = (ADAPTER_WEIGHTS, ADAPTER_INFO, RECIPE, INFO)
 EDITABLE: Final = (CARD,)
-Kind = Literal["translation", "forecast"]
+Kind = Literal["translation", "forecast", "adapter"]
 
 
 def model_kind(directory: Path) -> Kind:
     """What the model in a directory is for; a `model.json` that cannot be read is reported by whoever loads it."""
+    if (directory / ADAPTER_INFO).is_file():
+        return "adapter"
     with suppress(OSError, ValueError, AttributeError):
         if parse_json((directory / INFO).read_bytes()).get("kind") == "forecast":
             return "forecast"
@@ -81,8 +87,9 @@ def tokenizer_file(directory: Path, side: int) -> tuple[Path, str, list[str]]:
 
 def hashed_files(directory: Path) -> dict[str, tuple[int, str]]:
     """Return size and SHA-256 of each file from the manifest, which must list every file that a model needs."""
-    files = manifest_entries(directory, REQUIRED, EDITABLE)
-    for name in () if model_kind(directory) == "forecast" else tokenizer_names(files):
+    kind = model_kind(directory)
+    files = manifest_entries(directory, ADAPTER_REQUIRED if kind == "adapter" else REQUIRED, EDITABLE)
+    for name in tokenizer_names(files) if kind == "translation" else ():
         if f"{name}.json" not in files or not any(name + suffix in files for suffix in TOKENIZER_SUFFIXES.values()):
             message = f"{directory / MANIFEST} does not list {name}.json and its tokenizer; restore it from a copy"
             raise DamagedError(message, code="manifest_incomplete")

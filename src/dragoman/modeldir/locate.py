@@ -15,8 +15,9 @@ from dragoman.values import describe_value, suggest, suggest_directory
 
 HINT = "; give the output directory of a finished training run"
 PURPOSES: Final = {
-    "forecast": ("forecasts series, not one that translates", "`dragoman forecast predict`, or another model"),
-    "translation": ("translates, not one that forecasts series", "`dragoman translate`, or another model"),
+    "forecast": ("forecasts series", "`dragoman forecast predict`, or another model"),
+    "translation": ("translates", "`dragoman translate`, or another model"),
+    "adapter": ("only adapts another one", "`--adapter` with its base model, or `dragoman merge` both"),
 }
 
 
@@ -91,9 +92,9 @@ def check_model(directory: Path, kind: Kind = "translation") -> None:
     raise ModelNotFoundError(f"{directory} is not a model: it has no {missing}{hint}", code="not_a_model")
 
 
-def read_recipe(directory: Path) -> Recipe:
-    """Read the recipe of a finished model."""
-    check_model(directory)
+def read_recipe(directory: Path, kind: Kind = "translation") -> Recipe:
+    """Read the recipe of a finished model, or of an adapter."""
+    check_model(directory, kind)
     return Recipe.load(directory / RECIPE)
 
 

@@ -16,9 +16,21 @@ from safetensors.numpy import save_file
 from dragoman.config import ForecasterRecipe, Recipe
 from dragoman.errors import DragomanError, OutputError
 from dragoman.files import MANIFEST, parse_json, sha256, staged, sync, write_atomically, write_manifest
+from dragoman.modeldir.adapter import AdapterInfo
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import ModelInfo, read_info
-from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, WEIGHTS, hashed_files, save_tokenizers, verify_model
+from dragoman.modeldir.layout import (
+    ADAPTER_INFO,
+    ADAPTER_WEIGHTS,
+    CARD,
+    EDITABLE,
+    INFO,
+    RECIPE,
+    WEIGHTS,
+    hashed_files,
+    save_tokenizers,
+    verify_model,
+)
 from dragoman.text import Tokenizer
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -33,15 +45,18 @@ def save_model(
     tokenizers: tuple[Tokenizer, Tokenizer] | None,
     card: str,
     staging: Path | None = None,
+    adapter: AdapterInfo | None = None,
 ) -> None:
     """Write a model directory, or raise OutputError and leave nothing behind; forecasters have no tokenizers.
+
+    With `adapter`, it is an adapter's, and `weights` are its own.
 
     A new directory is written under another name, then renamed. If `out` has other content, `staging` is a directory
     inside it: the files are written there, then moved into `out`, the manifest last.
     """
 
     def write(directory: Path) -> None:
-        write_model_files(directory, recipe, info, weights)
+        write_model_files(directory, recipe, info, weights, adapter)
         if tokenizers is not None:
             save_tokenizers(directory, *tokenizers)
         (directory / CARD).write_text(card, encoding="utf-8")
@@ -70,10 +85,18 @@ def save_model(
 
 
 def write_model_files(
-    directory: Path, recipe: Recipe | ForecasterRecipe, info: ModelInfo | ForecastInfo, weights: Arrays
+    directory: Path,
+    recipe: Recipe | ForecasterRecipe,
+    info: ModelInfo | ForecastInfo,
+    weights: Arrays,
+    adapter: AdapterInfo | None = None,
 ) -> None:
-    """Write weights, recipe and `model.json` into a directory."""
-    save_file(dict(weights), directory / WEIGHTS)
+    """Write weights, recipe and `model.json` into a directory, and `adapter.json` of an adapter."""
+    if adapter is None:
+        save_file(dict(weights), directory / WEIGHTS)
+    else:
+        save_file(dict(weights), directory / ADAPTER_WEIGHTS)
+        (directory / ADAPTER_INFO).write_text(adapter.to_json(), encoding="utf-8")
     (directory / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
     (directory / INFO).write_text(info.to_json(), encoding="utf-8")
 

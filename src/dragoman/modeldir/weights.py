@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ import numpy as np
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
+from dragoman.modeldir.adapter import merge_adapter
 from dragoman.modeldir.layout import INFO, RECIPE, WEIGHTS
 from dragoman.modeldir.tensor_file import read_tensor_file
 
@@ -41,12 +43,12 @@ class Weights(dict[str, "NDArray[np.float32]"]):
             first = self[name].ctypes.data - base
             start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
             length = (first + self.pop(name).nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
-            if length > 0:
+            if length > 0 and sys.platform != "win32":
                 self.memory.madvise(mmap.MADV_DONTNEED, start, length)
 
 
-def read_weights(directory: Path) -> Weights | None:
-    """Read `model.safetensors` into memory; None if some tensors are not float32."""
+def read_weights(directory: Path, adapter: Path | None = None) -> Weights | None:
+    """Read `model.safetensors` into memory, with an adapter if given; None if some tensors are not float32."""
     path = directory / WEIGHTS
     memory, tensors = read_tensor_file(path)
     if any(tensor.dtype != "F32" for tensor in tensors.values()):
@@ -54,6 +56,8 @@ def read_weights(directory: Path) -> Weights | None:
     found = Weights(path, memory)
     for name, tensor in tensors.items():
         found[name] = np.frombuffer(memory, np.float32, math.prod(tensor.shape), tensor.first).reshape(tensor.shape)
+    if adapter is not None:
+        merge_adapter(found, adapter)
     return found
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import DamagedError
 from dragoman.files import verify_manifest
+from dragoman.modeldir.adapter import merge_adapter
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import EDITABLE, INFO, RECIPE, REQUIRED, WEIGHTS
 from dragoman.modeldir.locate import read_recipe
@@ -45,11 +46,16 @@ def build_model(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int
             return Convolutional(recipe, vocabulary, pad)
 
 
-def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") -> tuple[nn.Module, Recipe]:
-    """Verify and load the model in a directory, in evaluation mode; return it with its recipe."""
+def load_model(
+    directory: Path, pad: int, device: torch.device | str = "cpu", adapter: Path | None = None
+) -> tuple[nn.Module, Recipe]:
+    """Verify and load the model in a directory, in evaluation mode; return it with its recipe.
+
+    `adapter` is a verified adapter of this model.
+    """
     recipe = read_recipe(directory)
     verify_manifest(directory, REQUIRED, EDITABLE)
-    vocabulary, weights = read_info(directory).vocabulary, load_weights(directory)
+    vocabulary, weights = read_info(directory).vocabulary, load_weights(directory, adapter)
     count, minimum = sum(w.numel() for w in weights.values()), min_parameter_count(recipe.model, vocabulary)
     if count < minimum:  # checked before allocating memory: a damaged recipe may describe a model of any size
         raise DamagedError(
@@ -94,9 +100,12 @@ def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) 
     return recipe.d_model * (rows + positions + layers * per_layer) + low_rank + layers * relative
 
 
-def load_weights(directory: Path) -> dict[str, Tensor]:
-    """Load the weights of a model directory."""
-    return read_tensors(directory / WEIGHTS)
+def load_weights(directory: Path, adapter: Path | None = None) -> dict[str, Tensor]:
+    """Load the weights of a model directory, with a verified adapter if given."""
+    weights = read_tensors(directory / WEIGHTS)
+    if adapter is not None:
+        merge_adapter({name: w.numpy() for name, w in weights.items()}, adapter)  # the arrays share their memory
+    return weights
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

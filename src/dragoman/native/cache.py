@@ -7,10 +7,9 @@ where root alone can make them.
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import stat
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -31,6 +30,8 @@ def cache_directory() -> Path:
     """The cache directory: `$DRAGOMAN_CACHE`, or one in the user's cache directory."""
     if os.environ.get("DRAGOMAN_CACHE"):
         return Path(os.environ["DRAGOMAN_CACHE"])
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "dragoman"
     try:
         above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # a user without a home; `private_directory` rejects it if another user was first
@@ -42,8 +43,12 @@ def private_directory(path: Path) -> Path:
     """Create a directory of the cache where needed, and return its path without links.
 
     Raise CacheError if another user could change it. The path is checked from the root down: when a directory is
-    checked, everything above it is known to be safe, so nobody can replace it in between.
+    checked, everything above it is known to be safe, so nobody can replace it in between. On Windows, the access rights
+    of the user's profile are relied on.
     """
+    if sys.platform == "win32":
+        path.mkdir(parents=True, exist_ok=True)
+        return path.resolve()
     here, left, links = ROOT, list(path.absolute().parts[1:]), 0
     check_directory(here, here.lstat())
     while left:
@@ -103,6 +108,9 @@ def is_system(found: os.stat_result) -> bool:
 @cache
 def own_group() -> int | None:
     """The private group of this user, if the system has one for each user."""
+    import grp  # not on every system
+    import pwd
+
     try:
         user = pwd.getpwuid(os.geteuid())
         group = grp.getgrgid(user.pw_gid)
@@ -113,6 +121,8 @@ def own_group() -> int | None:
 
 def read_private(path: Path) -> bytes:
     """Read a file of a private directory; raise CacheError for a link, or a file that others could have changed."""
+    if sys.platform == "win32":
+        return path.read_bytes()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -12,6 +12,7 @@ from dragoman.nn.attention.multi_head import start_projection
 from dragoman.nn.dropout import Dropout
 from dragoman.nn.kernels.linear_relu import linear_relu
 from dragoman.nn.linear import Linear
+from dragoman.nn.lora import LoraLinear
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: Mapping[str, Activation] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh}
@@ -22,8 +23,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation = F.relu, dropout: float = 0.0) -> None:
         super().__init__()
-        self.inner = Linear(d_model, d_ff)
-        self.outer = Linear(d_ff, d_model)
+        self.inner: Linear = Linear(d_model, d_ff)
+        self.outer: Linear = Linear(d_ff, d_model)
         self.activation = activation
         self.dropout = Dropout(dropout)
         start_projection(self.inner)
@@ -35,7 +36,8 @@ class FeedForward(nn.Module):
         return y
 
     def _activate(self, x: Tensor) -> Tensor:
-        if not (self.training and x.is_cuda and self.activation is F.relu and torch.is_autocast_enabled("cuda")):
+        fused = self.training and x.is_cuda and self.activation is F.relu and torch.is_autocast_enabled("cuda")
+        if not fused or isinstance(self.inner, LoraLinear):
             return self.activation(self.inner(x))
         dtype = torch.get_autocast_dtype("cuda")
         flat: Tensor = linear_relu(

@@ -104,6 +104,7 @@ def training_choices(
     given_steps: int | None = None,
     *,
     fine_tuning: bool = False,
+    lora: bool = False,
     evaluations: int = EVALUATIONS,
 ) -> list[Choice]:
     """Batch size, schedule and length, from the target tokens of an epoch; `given_steps` is the user's length, if any.
@@ -141,15 +142,19 @@ def training_choices(
         *([Choice(f"train.steps={steps}", long)] if given_steps is None else []),
         Choice(f"train.warmup_steps={warmup}", why_warmup),
         Choice("train.schedule=cosine", "the number of steps is known, so the rate can decay to zero"),
-        rate_choice(model.d_model, fine_tuning),
+        rate_choice(model.d_model, fine_tuning, lora),
         Choice(f"train.save_every={every}", often),
         Choice(f"train.evaluate_every={every}", often),
         Choice("train.clip=1.0", "a rare batch cannot derail the run"),
     ]
 
 
-def rate_choice(d_model: int, fine_tuning: bool) -> Choice:
+def rate_choice(d_model: int, fine_tuning: bool, lora: bool = False) -> Choice:
     """The peak of the learning rate."""
+    if fine_tuning and lora:
+        rate = LEARNING_RATES.get(d_model, LARGE_MODEL_RATE)
+        why = f"for adapters with d_model {d_model}: ten times the rate for fine-tuning all weights"
+        return Choice(f"train.learning_rate={rate}", why)
     if fine_tuning:
         rate = FINE_TUNING_RATES.get(d_model, LARGE_FINE_TUNING_RATE)
         return Choice(

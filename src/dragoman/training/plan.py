@@ -195,6 +195,7 @@ class TrainingPlan:
             epoch_steps,
             steps,
             fine_tuning=self.base is not None and not self.added_targets,
+            lora=recipe.train.lora > 0,
             evaluations=evaluations,
         )
         if self.base is None:

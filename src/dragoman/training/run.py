@@ -19,14 +19,17 @@ from dragoman.config import ForecasterRecipe, Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, HeldLock, exclusive_lock, write_atomically
+from dragoman.modeldir.adapter import AdapterInfo
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.layout import TRAINING, verify_model
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, build_model
+from dragoman.nn.lora import add_adapters, trained_weights
 from dragoman.progress import Reporter
 from dragoman.text import Tokenizer, vocabulary_sizes
 from dragoman.text.special_tokens import PAD
+from dragoman.training.adapters import adapter_info, check_adapter_settings, find_recorded_base
 from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.base_model import BaseModel
@@ -84,9 +87,8 @@ def run_training(
         )
     if ranks.device.type == "cpu":
         keep_freed_memory()
-    model = new_model(prepared, recipe)
-    if start_from is not None:
-        load_starting_weights(model, start_from, recipe.text.targets)
+    check_adapter_settings(recipe, start_from)
+    model = new_model(prepared, recipe, start_from)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
         locks = list[HeldLock]()
@@ -121,7 +123,8 @@ def finish_run(
     prepared, recipe = Prepared.open(prepared_directory(out), verify=True), record.full_recipe()
     evaluate = validation(prepared, recipe)
     with exclusive_lock(out / TRAINING / LOCK, f"training in {out}") as lock:
-        model, fine_tuning = new_model(prepared, recipe), record.base is not None
+        base = find_recorded_base(record) if recipe.train.lora else None
+        model, fine_tuning = new_model(prepared, recipe, base), record.base is not None
         trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, fine_tuning, [lock])
         trainer.resume()
         if trainer.state.step == 0:
@@ -135,10 +138,15 @@ def finish_run(
     return recipe
 
 
-def new_model(prepared: Prepared, recipe: Recipe) -> nn.Module:
-    """The model of a recipe with the initial weights of its seed."""
+def new_model(prepared: Prepared, recipe: Recipe, start_from: Path | None = None) -> nn.Module:
+    """The model of a recipe with the initial weights of its seed, or those of a model; with new adapters, if any."""
     torch.manual_seed(recipe.train.seed)
-    return build_model(recipe.model, vocabulary_of(prepared), PAD)
+    model = build_model(recipe.model, vocabulary_of(prepared), PAD)
+    if start_from is not None:
+        load_starting_weights(model, start_from, recipe.text.targets)
+    if recipe.train.lora:
+        add_adapters(model, recipe.train.lora, recipe.train.lora_scale, recipe.train.lora_projections)
+    return model
 
 
 def make_trainer(
@@ -195,7 +203,7 @@ def write_model(
     early: bool = False,
 ) -> None:
     """Select the weights of the run and write its model with them; `early` means that the run can continue."""
-    last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
+    last, ema = trainer.gathered(trained_weights(trainer.model)), trainer.gathered(trainer.ema)
     evaluate = trainer.evaluate
 
     def select_and_write() -> None:
@@ -282,7 +290,7 @@ def write_result(
     """Write the model directory around the run that trained it."""
     info = trained_model_info(prepared, base)
     card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info, base)
-    save_result(out, selected, trainer, early, recipe, info, card, prepared.tokenizers)
+    save_result(out, selected, trainer, early, recipe, info, card, prepared.tokenizers, adapter_info(recipe, base))
 
 
 def save_result(
@@ -294,8 +302,9 @@ def save_result(
     info: ModelInfo | ForecastInfo,
     card: str,
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    adapter: AdapterInfo | None = None,
 ) -> None:
-    """Write the result and the curve of a run, then its model."""
+    """Write the result and the curve of a run, then its model, or its adapter."""
     try:
         result = {"steps": trainer.state.step, "weights": selected.name, "scores": dict(selected.scores)}
         if early:
@@ -307,9 +316,10 @@ def save_result(
             recipe=recipe,
             info=info,
             weights=as_arrays(selected.weights),
-            tokenizers=tokenizers,
+            tokenizers=tokenizers if adapter is None else None,
             card=card,
             staging=out / TRAINING / "model",
+            adapter=adapter,
         )
     except OSError as error:
         reason = error if isinstance(error, DragomanError) else f"cannot write {out}: {error.strerror or error}"

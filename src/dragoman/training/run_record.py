@@ -98,6 +98,7 @@ class RunRecord:
     weights: list[float] | None = None  # of the corpora; older runs have none
     base: dict[str, Any] | None = None  # a BaseModel, for the card; older runs have none
     changes: list[dict[str, Any]] = field(default_factory=list)  # of train.steps: {"after_step", "was", "now"}
+    base_path: str = ""  # of the base model, if only adapters are trained: checkpoints do not have its weights
 
     @classmethod
     def current(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> RunRecord:
@@ -120,6 +121,7 @@ class RunRecord:
             machine,
             [part.weight for part in prepared.split().parts],
             None if base is None else json.loads(json.dumps(asdict(base))),
+            base_path="" if start_from is None or not recipe.train.lora else str(start_from.absolute()),
         )
 
     @classmethod

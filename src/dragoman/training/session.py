@@ -21,7 +21,7 @@ from dragoman.cpu import available_cores
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
-from dragoman.modeldir.layout import TRAINING
+from dragoman.modeldir.layout import TRAINING, model_kind
 from dragoman.modeldir.locate import read_recipe
 from dragoman.progress import Evaluation, Reporter, SilentReporter, clock
 from dragoman.training.defaults import Choice
@@ -135,7 +135,7 @@ class TrainingSession:
                     f"{out} is finished{unknown}; nothing to do (set a larger train.steps to continue training, or "
                     "choose another --out to train again)"
                 )
-                return read_recipe(out)
+                return read_recipe(out, model_kind(out))
             final, prepared = Recipe.from_table(tomllib.loads(planned)), Prepared.open(prepared_directory(out))
             evaluate = self.make_validator(prepared, final, ranks.device)
             run_training(
@@ -253,7 +253,7 @@ def finish_session(out: Path, make_validator: MakeValidator, ranks: Ranks, repor
     check_output_directory(out)
     if is_finished(out) and not is_early(out):
         reporter.note(f"{out} is finished; nothing to do")
-        return read_recipe(out)
+        return read_recipe(out, model_kind(out))
 
     def validation(prepared: Prepared, recipe: Recipe) -> Validator:
         return make_validator(prepared, recipe, ranks.device)

@@ -24,6 +24,7 @@ from dragoman.cpu import available_cores
 from dragoman.data.batch import Batch
 from dragoman.data.prepared import Prepared
 from dragoman.models.loading import build_model
+from dragoman.nn.lora import add_adapters
 from dragoman.text import vocabulary_sizes
 from dragoman.text.special_tokens import PAD
 from dragoman.training.distributed.ranks import Ranks
@@ -88,7 +89,10 @@ def measure_speed(
     settings = replace(recipe.train, compile=recipe.train.compile and device.type == "cuda", accumulate=1)
     with random_state_kept(), prepared.loader(data) as loader:
         batches = [next(loader) for _ in range(ROUNDS if device.type == "cpu" else GPU_ROUNDS)]
-        model = build_model(recipe.model, vocabulary_sizes(*prepared.tokenizers), PAD).to(device).train()
+        model = build_model(recipe.model, vocabulary_sizes(*prepared.tokenizers), PAD)
+        if settings.lora:
+            add_adapters(model, settings.lora, settings.lora_scale, settings.lora_projections)
+        model = model.to(device).train()
         before, started = peak_memory(device), time.perf_counter()
         steps = make_steps(model, settings, device, batches[0])
         for _ in range(2):  # the first step allocates memory and compiles, the second is captured
@@ -100,9 +104,11 @@ def measure_speed(
             torch.set_num_threads(threads)
         evaluation = evaluation_seconds(model.eval())
     parameters = sum(p.numel() for p in model.parameters())
-    used = max(peak_memory(device) - before, 16 * parameters)  # weights, gradients and two moments, in float32
-    activations = max(0, used - 16 * parameters) * recipe.data.batch_tokens / limit
-    memory = before + 16 * parameters + int(activations) + (4 * parameters if recipe.train.ema else 0)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    fixed = 4 * parameters + 12 * trained  # weights, gradients and two moments, in float32
+    used = max(peak_memory(device) - before, fixed)
+    activations = max(0, used - fixed) * recipe.data.batch_tokens / limit
+    memory = before + fixed + int(activations) + (4 * trained if recipe.train.ema else 0)
     return Speed(threads, timings[threads], evaluation, parameters, memory, timings, startup)
 
 

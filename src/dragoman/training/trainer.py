@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError
+from dragoman.nn.lora import trained_weights
 from dragoman.progress import Evaluation, Reporter
 from dragoman.training.checkpoints.checkpoint import Checkpoint, Checkpoints, TrainingState, Window
 from dragoman.training.distributed.ranks import CollectiveError, Ranks
@@ -71,7 +72,8 @@ class Trainer:
         # Before the optimizer, because this shards the weights.
         self.task: nn.Module = Sharded(task, self.model, ranks) if self.sharded else task
         self.optimizer = Optimizer(self.model, recipe)
-        self.ema = {name: p.detach().clone() for name, p in self.model.named_parameters()} if recipe.ema else {}
+        averaged = {name: p for name, p in self.model.named_parameters() if p.requires_grad and recipe.ema}
+        self.ema = {name: p.detach().clone() for name, p in averaged.items()}
         self.state = TrainingState()
         self.autocast = precision(recipe, ranks.device)
         self.steps: EagerSteps | CudaGraphSteps | None = None  # chosen by the first batch
@@ -266,7 +268,7 @@ class Trainer:
         self.state.metrics_lines = self.metrics.lines
         values = self.state.to_json()
         step = values.pop("step")
-        model, optimizer = self.gathered(self.model.state_dict()), self.gathered(self.optimizer.state())
+        model, optimizer = self.gathered(trained_weights(self.model)), self.gathered(self.optimizer.state())
         checkpoint = Checkpoint(step, model, optimizer, self.gathered(self.ema), values)
 
         def write() -> None:
@@ -304,7 +306,7 @@ class Trainer:
                 self.reporter.note(f"{self.metrics.path} has lost lines that were written before the last checkpoint")
         if description is None:
             return
-        weights = self.model.state_dict()
+        weights = trained_weights(self.model)
         if set(description["model"]) != set(weights):
             odd = sorted(set(description["model"]) ^ set(weights))[0]
             raise DamagedError(

@@ -109,9 +109,12 @@ class Assembly:
         if self.attention is not None:
             translation = replace(translation, attention=self.attention[pair][:, self.n_language_tokens :])
         if self.alignment is not None:
+            import numpy
+
             from dragoman.translation.alignment import align, move_language_last
 
             weights = move_language_last(self.alignment[pair], self.n_language_tokens)
-            links = align(weights, translation.source_tokens, translation.tokens)
-            translation = replace(translation, alignment=tuple(links))
+            links = tuple(align(weights, translation.source_tokens, translation.tokens))
+            without_end = numpy.asarray(weights)[:, : len(translation.source_tokens)]
+            translation = replace(translation, alignment=links, alignment_weights=without_end)
         return translation

@@ -30,6 +30,8 @@ from dragoman.translation.segmentation import Ids
 from dragoman.translation.text_windows import SentenceJob, TextWindow, WindowBuilder
 
 if TYPE_CHECKING:
+    from dragoman.search.constraints.phrases import Constraints
+    from dragoman.search.constraints.tables import ConstraintTables
     from dragoman.translation.translator import Translator
 
 ASSEMBLED_TEXTS: Final = 512
@@ -70,6 +72,7 @@ class Pipeline:
         self.engine = translator.engines.for_request(EngineRequest(request.search, request.prefix is not None))
         self.builder = WindowBuilder(translator, request, (request.batch or self.engine.batch) * WINDOW_BATCHES)
         self.stop = request.stop or StopFlag()
+        self.tables: dict[Constraints, ConstraintTables] = {}  # of the window that is searched
 
     def run(self, texts: Iterable[str]) -> Iterator[Translation]:
         """The translation of each text; texts before an invalid one are translated before the error is raised."""
@@ -85,7 +88,7 @@ class Pipeline:
 
     def search(self, window: TextWindow) -> WindowHypotheses:
         """The hypotheses of all jobs."""
-        request, jobs = self.request, window.jobs
+        request, jobs, self.tables = self.request, window.jobs, window.tables
         constrained = [] if request.constraints is None else [i for i, job in enumerate(jobs) if job.constraints]
         if not constrained:
             hypotheses = self._distinct_hypotheses(jobs, self.engine)
@@ -204,12 +207,11 @@ class Pipeline:
                 self.stop.check()
                 group = [jobs[i] for i in chosen[part]]
                 prefixes = [job.prefix for job in group] if request.prefix is not None else None
-                compiler = self.translator.constraint_compiler if group[0].constraints else None
                 hypotheses = engine.search(
                     [job.source for job in group],
                     search.for_part(n_parts),
                     prefixes,
-                    None if compiler is None else [compiler.compile(job.constraints) for job in group],
+                    [self.tables[job.constraints] for job in group] if group[0].constraints else None,
                     self.stop,
                     self.recorded if engine.capabilities.records_attention else (),
                 )

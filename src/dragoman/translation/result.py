@@ -41,7 +41,8 @@ class Translation:
     `tokens` are the output tokens, `source_tokens` the input tokens. `alternatives` are the next best translations,
     with `n_best`, no two with the same text; for a text in parts, the next best of each part.
     `alignment` has pairs of word indices (source, target) from 0; `attention [tokens, source_tokens]` is a NumPy array
-    without the weights on the source's EOS token. Both only on request.
+    without the weights on the source's EOS token. `alignment_weights`, of the same shape, are those of the head that
+    `alignment` was made from. All only on request.
     `met` are the required phrases that the translation contains, `unmet` those it lacks.
     """
 
@@ -61,6 +62,7 @@ class Translation:
     empty: bool = False  # a sentence has no translation
     alignment: tuple[tuple[int, int], ...] | None = None
     attention: Any = field(default=None, repr=False, compare=False)
+    alignment_weights: Any = field(default=None, repr=False, compare=False)
     alternatives: tuple[Translation, ...] = ()
     met: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
@@ -160,8 +162,10 @@ def _join_rank(layout: Layout, segments: Sequence[Translation]) -> Translation:
     )
     names = (*DEGENERATE, "unseen_length", "empty")
     found: dict[str, Any] = {name: True for name in names if any(getattr(one, name) for one in segments)}
-    if segments and all(one.attention is not None for one in segments):
-        return replace(joined, **found, attention=block_diagonal([one.attention for one in segments]))
+    for name in ("attention", "alignment_weights"):
+        maps = [getattr(one, name) for one in segments]
+        if maps and all(one is not None for one in maps):
+            found[name] = block_diagonal(maps)
     return replace(joined, **found) if found else joined
 
 

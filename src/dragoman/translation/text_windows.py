@@ -15,6 +15,7 @@ from dragoman.translation.source_ids import depths_of_texts, language_tokens
 from dragoman.values import describe_value
 
 if TYPE_CHECKING:
+    from dragoman.search.constraints.tables import ConstraintTables
     from dragoman.translation.translator import Translator
 
 UNCONSTRAINED: Final = Constraints()
@@ -33,11 +34,15 @@ class SentenceJob(NamedTuple):
 
 
 class TextWindow(NamedTuple):
-    """Texts that are translated together: the layout and the job numbers of each, and distinct jobs, longest first."""
+    """Texts that are translated together: the layout and the job numbers of each, and distinct jobs, longest first.
+
+    `tables` are the compiled constraints of the jobs.
+    """
 
     layouts: list[Layout]
     segments: list[list[int]]
     jobs: list[SentenceJob]
+    tables: dict[Constraints, ConstraintTables]
 
 
 def split_windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
@@ -70,6 +75,7 @@ class WindowBuilder:
 
     def __init__(self, translator: Translator, request: TranslationRequest, max_texts: int) -> None:
         self.translator, self.request, self.max_texts = translator, request, max_texts
+        self.tables: dict[Constraints, ConstraintTables] = {}  # of the window that is built
 
     def build(self, blocks: Iterable[Iterable[str]]) -> Iterator[TextWindow | None]:
         """The windows of all blocks; None for an empty block."""
@@ -78,6 +84,7 @@ class WindowBuilder:
         for block in blocks:
             before = done
             for texts in split_windows(block, self.max_texts):
+                self.tables = {}
                 window, error = self._window(texts if limit is None else texts[: limit - done], done)
                 yield window
                 if error is not None:
@@ -119,7 +126,7 @@ class WindowBuilder:
         for rank, job in enumerate(ordered):
             ranks[numbers[job]] = rank
         segments = [[ranks[number] for number in of_text] for of_text in segments]
-        return TextWindow(layouts[: len(segments)], segments, ordered), error
+        return TextWindow(layouts[: len(segments)], segments, ordered, self.tables), error
 
     def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
         """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
@@ -175,7 +182,7 @@ class WindowBuilder:
             n = translator.n_language_tokens
             constraints = self.request.constraints.for_parts(index, [translator.source.decode(p[n:]) for p in parts])
             for one in filter(None, constraints):
-                translator.constraint_compiler.compile(one)
+                self.tables[one] = translator.constraint_compiler.compile(one)
         prefixes = [prefix if i == 0 else () for i in range(len(parts))]  # a prefix is of the first part
         search = self.request.search
         n_parts = len(parts) if search.for_part(len(parts)) != search else 1

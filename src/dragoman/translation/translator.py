@@ -18,6 +18,7 @@ from dragoman.config import Recipe
 from dragoman.engines.base import EngineRequest, check_has_attention
 from dragoman.engines.select import EngineInfo, EngineSelector
 from dragoman.errors import SearchError
+from dragoman.modeldir.adapter import find_adapter
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE, load_tokenizers, verify_model_cached
 from dragoman.modeldir.locate import find_ensemble, find_model
@@ -92,6 +93,7 @@ class Translator:
         language: str | None = None,
         ensemble: str | Path | Iterable[str | Path] | None = None,
         mean: Mean = "probabilities",
+        adapter: str | Path | None = None,
     ) -> Translator:
         """Load a model directory, or a model by its name under `$DRAGOMAN_MODELS` or the data directory.
 
@@ -100,16 +102,20 @@ class Translator:
         is the source's code, for splitting text into sentences; by default the one that the model names.
 
         `ensemble` are further models, of any kind and size but with the same tokenizers. At each step the search uses
-        the `mean` of the models' "probabilities" or "log-probabilities".
+        the `mean` of the models' "probabilities" or "log-probabilities". `adapter` was trained on this model with
+        train.lora.
         """
         code, directory = None if language is None else normalize_language(language), find_model(model)
         verify_model_cached(directory)
         others = find_ensemble(directory, ensemble)
-        recipe, *other_recipes = (Recipe.load(one / RECIPE) for one in (directory, *others))
+        adapted = None if adapter is None else find_adapter(adapter, directory)
+        described = [adapted or directory, *others]
+        recipe, *other_recipes = (Recipe.load(one / RECIPE) for one in described)
         # absolute: engines are loaded lazily, and the working directory may have changed by then
         first, *rest = (one.absolute() for one in (directory, *others))
-        engines = EngineSelector(first, device, engine, threads, precision, rest, mean)
-        infos = [read_info(one) for one in (directory, *others)]
+        changed = None if adapted is None else adapted.absolute()
+        engines = EngineSelector(first, device, engine, threads, precision, rest, mean, changed)
+        infos = [read_info(one) for one in described]
         code = code or (infos[0].source_languages[0] if len(infos[0].source_languages) == 1 else "en")
         lengths = [info.line_lengths for info in infos]
         return cls(engines, *load_tokenizers(directory), recipe, other_recipes, language=code, lengths=lengths)
@@ -121,12 +127,13 @@ class Translator:
 
     def __repr__(self) -> str:
         engines = self.engines
-        ensemble = f", ensemble={[str(other) for other in engines.others]!r}" if engines.others else ""
-        return f"Translator({str(engines.directory)!r}, engine={engines.engine!r}, device={engines.device!r}{ensemble})"
+        more = f", ensemble={[str(other) for other in engines.others]!r}" if engines.others else ""
+        more += f", adapter={str(engines.adapter)!r}" if engines.adapter else ""
+        return f"Translator({str(engines.directory)!r}, engine={engines.engine!r}, device={engines.device!r}{more})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of `load`: another process loads the same model again."""
-        names = ("engine", "device", "threads", "precision", "mean")
+        names = ("engine", "device", "threads", "precision", "mean", "adapter")
         choices = {name: getattr(self.engines, name) for name in names} | {"ensemble": self.engines.others}
         return partial(Translator.load, language=self.language, **choices), (self.engines.directory,)
 

@@ -83,7 +83,8 @@ def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_first_line_of_progress_says_what_heeds_it(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = leave(capsys, "translate", "m", "test.en", "--avoid", "the", "--progress", *QUICK)
+    words = ["--avoid", "the", "--progress", "--beam", "65"]
+    code, _, err = leave(capsys, "translate", "m", "test.en", *words, *QUICK)
     assert code == 0
     said = err.splitlines()[0]
     assert said.startswith("dragoman: torch engine") or said.endswith("; torch for required or avoided phrases")
@@ -112,7 +113,7 @@ def test_the_first_line_of_progress_says_what_heeds_it(capsys: pytest.CaptureFix
         (["--avoid-file", "new"], "x\n\u00ad\n", "new, line 2: a phrase to avoid is empty"),
         (["--ignore-case"], "", "--ignore-case has no effect"),
         (["--require", "x", "--sample"], "", "required phrases cannot be combined with sampling"),
-        (["--avoid", "x", "--engine", "native"], "", "the engine 'native'"),
+        (["--avoid", "x", "--engine", "ctranslate2"], "", "the engine 'ctranslate2'"),
         (["--terms", "terms.tsv", "-o", "terms.tsv"], "", "terms.tsv is also an input"),
     ],
 )

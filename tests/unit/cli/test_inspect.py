@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
@@ -13,7 +14,9 @@ import command_line
 import dragoman.inspect.alignment
 from attention_pages import read_attention_page
 from dragoman.config.model import PositionCodeName
+from dragoman.engines.native_model import load_code
 from dragoman.inspect.alignment import format_pharaoh
+from dragoman.native import why_not
 from dragoman.translation.translator import Translator
 from small_model import model_at
 
@@ -34,6 +37,17 @@ def test_a_page_and_the_models_own_translation(model: str, tmp_path: Path, capsy
     text = Translator.load(model, device="cpu", engine="torch").translate("one two").text
     assert printed == f"{text}\n"
     assert read_attention_page(out.read_text(encoding="utf-8"))["cross"].shape[:2] == (2, 3)
+
+
+def test_the_native_engine_needs_no_pytorch(model: str, tmp_path: Path) -> None:
+    if load_code() is None:
+        pytest.skip(str(why_not("translate")))
+    arguments = ["inspect", "attention", model, "--text", "one two", "--out", str(tmp_path / "a.html")]
+    code = (
+        f"import sys; from dragoman.cli import main\ntry: main({arguments})\nfinally: assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_picture_of_a_given_pair(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

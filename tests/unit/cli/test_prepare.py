@@ -80,7 +80,7 @@ def test_without_room_for_the_picture_the_data_are_still_whole(tmp_path, capsys,
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dragoman.cli.commands.prepare.plot_lengths", full)
+    monkeypatch.setattr("dragoman.data.prepare.report.plot_lengths", full)
     assert run(*put(tmp_path, "a", 40), "--out", tmp_path / "out", *SMALL) == 0
     assert "lengths.png could not be written (No space left on device)" in capsys.readouterr().out
     assert not (tmp_path / "out" / "lengths.png").exists()

@@ -90,7 +90,7 @@ def test_standard_input_and_output_files(tmp_path: Path) -> None:
     done = run("tiny", "--source", "test.en", "--target", "-", *words, given=Path("test.de").read_bytes())
     assert (done.returncode, done.stdout, into.read_text()) == (0, b"", expected)
     said = done.stderr.decode().splitlines()
-    assert said[0].startswith("dragoman: torch engine, float32, on cpu")
+    assert "engine, float32, on cpu" in said[0]
     tokens = sum(len(one.tokens) for one in Translator.load("tiny", device="cpu").score(PAIRS))
     mean = sum(map(float, expected.split())) / tokens
     assert said[-1] == f"dragoman: {tokens} tokens, log P {mean:.4f} per token, perplexity {math.exp(-mean):,.2f}"

@@ -212,7 +212,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
             "language='german' is not a known language code (did you mean 'de'",
         ),
         (["{}", "--device", "foo"], b"a", "device 'foo' is not available; use one of: auto, cpu"),
-        (["{}", "--avoid", "x", "--precision", "int8"], b"a", "does not support required or avoided phrases"),
+        (["{}", "--avoid", "x", "--engine", "ctranslate2"], b"a", "does not support required or avoided phrases"),
     ],
 )
 def test_refusals_leave_with_2(model: Path, arguments: list[str], given: bytes, message: str) -> None:

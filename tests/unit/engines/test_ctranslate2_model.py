@@ -40,7 +40,7 @@ def test_an_output_that_exists_and_invalid_options(tmp_path: Path) -> None:
     with raises(OutputError, "output_exists", "thesis.txt"):
         to_ctranslate2(model, tmp_path / "out")
     with raises(DragomanError, "count_mismatch", "2 tokens", "330"):
-        to_ctranslate2(model, tmp_path / "new", tokens=["a", "b"])
+        to_ctranslate2(model, tmp_path / "new", tokens=(["a", "b"], ["a", "b"]))
     with raises(DragomanError, "unknown_choice", "'int3'"):
         to_ctranslate2(model, tmp_path / "new", "int3")
     assert (tmp_path / "out" / "thesis.txt").exists() and not (tmp_path / "new").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from dragoman.engines.native import NativeEngine
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError, ShapeError
 from dragoman.native import why_not
-from dragoman.search.types import RecordedHead, Search
+from dragoman.search.ensemble import Ensemble
+from dragoman.search.types import Mean, RecordedHead, Search
 from raising import raises
 from random_models import PAPER, sentences, write_random, write_with_nan
 
@@ -42,6 +44,34 @@ def test_scores_and_maps_agree_with_the_reference(model: Path) -> None:
     for i, weights in reference.cross_maps(pairs):
         assert maps[i].shape == weights.shape
         np.testing.assert_allclose(maps[i], weights, atol=1e-5)
+
+
+def test_maps_of_every_kind_layer_and_head_agree_with_the_reference(model: Path) -> None:
+    reference, engine = TorchEngine.load(model), load(model, threads=2)
+    for source, target in random_pairs(engine, 6)[3:]:
+        expected, found = reference.attention_maps(source, target), engine.attention_maps(source, target)
+        assert set(found) == set(expected) == {"cross", "encoder", "decoder"}
+        for kind, weights in expected.items():
+            assert found[kind].shape == weights.shape
+            np.testing.assert_allclose(found[kind], weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
+def test_scores_of_ensembles_agree_with_the_reference(mean: Mean, tmp_path: Path) -> None:
+    larger = replace(PAPER, d_model=64, n_heads=4, decoder_layers=1, positions="rotary")
+    places = [write_random(tmp_path / str(i), recipe, 137, i) for i, recipe in enumerate((PAPER, larger, PAPER))]
+    reference = TorchEngine(Ensemble([TorchEngine.load(place).model for place in places], mean))
+    engine = NativeEngine.load(places[0], 2, False, places[1:], mean)
+    if engine is None:
+        pytest.skip(str(why_not("translate")))
+    pairs = random_pairs(engine, 30)
+    found = engine.log_probabilities(pairs, 9)
+    for one, other in zip(found, reference.log_probabilities(pairs), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    assert [engine.log_probabilities([pair])[0] for pair in pairs[:5]] == found[:5]
+    for ask in (lambda: next(engine.cross_maps(pairs)), lambda: engine.attention_maps(*pairs[0])):
+        with raises(SearchError, "no_attention"):
+            ask()
 
 
 @pytest.mark.parametrize("quantize", [False, True])
@@ -87,6 +117,8 @@ def test_invalid_pairs_never_reach_c(tmp_path: Path) -> None:
             engine.log_probabilities([pair])
         with raises(ShapeError, "unknown_id"):
             next(engine.cross_maps([pair]))
+        with raises(ShapeError, "unknown_id"):
+            engine.attention_maps(*pair)
 
 
 def test_weights_that_are_not_finite(tmp_path: Path) -> None:

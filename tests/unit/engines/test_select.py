@@ -92,7 +92,9 @@ def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> N
         (EngineRequest(Search(beam=65, no_repeat=3), device="cpu"), "torch"),
         (EngineRequest(Search(beam=65), prefixes=True, device="cpu"), "torch"),
         (EngineRequest(SAMPLED, device="cpu"), "native"),
-        (EngineRequest(constraints=True, device="cpu"), "torch"),
+        (EngineRequest(constraints=True, device="cpu"), "native"),
+        (EngineRequest(Search(beam=65), constraints=True, device="cpu"), "torch"),
+        (EngineRequest(constraints=True, device="cuda"), "torch"),
         (EngineRequest(models=2, device="cpu"), "native"),
         (EngineRequest(precision="bfloat16", device="cpu"), "torch"),
         (EngineRequest(precision="int8", device="cpu"), "native"),
@@ -101,7 +103,8 @@ def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> N
         (EngineRequest(Search(no_repeat=2), device="cuda"), "torch"),
         (EngineRequest(prefixes=True, device="cuda"), "torch"),
         (EngineRequest(precision="float32", device="cuda"), "cuda"),
-        (EngineRequest(constraints=True, precision="int8", device="cpu"), None),
+        (EngineRequest(constraints=True, precision="int8", device="cpu"), "native"),
+        (EngineRequest(Search(beam=65), constraints=True, precision="int8", device="cpu"), None),
         (EngineRequest(precision="int8", device="cuda"), None),
         (EngineRequest(models=2, precision="int8", device="cpu"), "native"),
     ],
@@ -118,7 +121,8 @@ def test_the_first_engine_that_supports_a_request_is_chosen(request_: EngineRequ
     ("capabilities", "request_", "missing"),
     [
         (NATIVE, EngineRequest(), []),
-        (NATIVE, EngineRequest(SAMPLED, constraints=True), ["required or avoided phrases"]),
+        (NATIVE, EngineRequest(SAMPLED, True, True), []),
+        (CTRANSLATE2, EngineRequest(SAMPLED, constraints=True), ["sampling", "required or avoided phrases"]),
         (NATIVE, EngineRequest(Search(beam=65), device="cuda:1"), ["device='cuda:1'", "beam=65"]),
         (CTRANSLATE2, EngineRequest(Search(no_repeat=3), prefixes=True), ["no_repeat=3", "a prefix"]),
         (CUDA, EngineRequest(models=3, precision="int8"), ["precision='int8'", "an ensemble of 3 models"]),
@@ -152,8 +156,8 @@ def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.Mon
 
 
 def test_a_search_that_no_engine_of_the_precision_can_do(directory: Path) -> None:
-    constrained = EngineRequest(constraints=True)
-    with raises(SearchError, "unsupported_by_engine", "phrases", "'torch' with another precision"):
+    constrained = EngineRequest(Search(beam=65), constraints=True)
+    with raises(SearchError, "unsupported_by_engine", "phrases", "beam=65", "'torch' with another precision"):
         EngineSelector(directory, "cpu", precision="int8").for_request(constrained)
     assert EngineSelector(directory, "cpu", precision="float32").for_request(constrained).name == "torch"
 
@@ -220,7 +224,8 @@ def test_what_runs_depends_on_what_is_asked(directory: Path) -> None:
     translator = Translator.load(directory, device="cpu")
     assert translator.running_for(sampling=Sampling()).engine in ("native", "torch")
     assert translator.running_for(beam=65, prefix="a").engine in ("torch", "ctranslate2")
-    assert translator.running_for(constraints=True).engine == "torch"
+    assert translator.running_for(constraints=True).engine in ("native", "torch")
+    assert translator.running_for(beam=65, constraints=True).engine == "torch"
     with pytest.raises(TypeError, match="bem"):
         translator.running_for(bem=3)  # type: ignore[call-arg]
 
@@ -236,7 +241,7 @@ def test_without_room_to_convert_auto_goes_on(
         (tmp_path / "cache").write_text("a file where a directory should be")
     else:
 
-        def busy(_: Path, place: Path, __: str) -> None:
+        def busy(_: Path, place: Path, __: str, **___: object) -> None:
             with staged(place), staged(place):
                 raise AssertionError("two wrote at once")
 

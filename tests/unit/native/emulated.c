@@ -35,9 +35,7 @@ static size_t total(const int32_t *of, int count) {
 
 int main(int count, char **words) {
     if (count == 1) {
-#if NEON
-        puts((const char *[]){"widened", "dots", "matrices"}[neon_instructions]);
-#endif
+        puts(instructions());
         return self_test();
     }
     if (count != 4) return 99;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ from dragoman.native import build
 NUMBERS = ("sentences", "beam", "n_best", "min_length", "no_repeat", "max_length", "threads")
 
 
-def program(compiler: str, to: Path, *flags: str) -> Path:
+def program(compiler: Sequence[str], to: Path, *flags: str) -> Path:
     """`emulated.c` and the sources of the library, with its flags, as one static file."""
     folder = build.HERE / "translate"
     words = [*(flag for flag in build.COMMON if flag not in ("-shared", "-fPIC")), "-static", f"-I{folder}"]
     sources = map(str, (Path(__file__).with_name("emulated.c"), *folder.rglob("*.c")))
-    subprocess.run([compiler, *words, *flags, *sources, "-o", str(to), "-lm"], check=True)
+    subprocess.run([*compiler, *words, *flags, *sources, "-o", str(to), "-lm"], check=True)
     return to
 
 

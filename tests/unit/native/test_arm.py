@@ -19,7 +19,7 @@ from dragoman.search.types import Hypothesis, Search
 from random_models import RECIPES, sentences, write_random
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
-CPUS = {"cortex-a53": "widened", "neoverse-n1": "dots", "max": "matrices"}
+CPUS = {"cortex-a53": "portable", "neoverse-n1": "dotprod", "max": "i8mm"}
 SEARCH = Search(beam=3, n_best=3, extra_length=6)
 
 pytestmark = pytest.mark.skipif(
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return program(COMPILER, tmp_path_factory.mktemp("arm") / "program", "-Wall", "-Wextra", "-Werror")
+    return program([COMPILER], tmp_path_factory.mktemp("arm") / "program", "-Wall", "-Wextra", "-Werror")
 
 
 @pytest.fixture(params=list(RECIPES))

@@ -17,15 +17,12 @@ from dragoman.engines.native_model import NativeModel
 from dragoman.modeldir.weights import read_weights
 from dragoman.native import build, library, why_not
 from dragoman.native.build import layout_mismatch
+from dragoman.native.variants import variants
 from dragoman.search.types import Search
 from random_models import PAPER, TOLD, sentences, write_random
 
-OLDER = {
-    "AVX2": "-march=x86-64-v3",
-    "SSE2": "-march=x86-64",
-    "AVX-512 without tiles": "-mno-amx-int8",
-    "dot products of shorter vectors": "-DNARROW",  # those of laptops; where longer ones are, they are there too
-}
+BUILDS = {variant.name: variant.flags or ("-march=x86-64",) for variant in variants("translate", "x86_64", "linux")}
+BUILDS["avx_vnni in avx512"] = ("-DNARROW",)  # where longer vectors have dot products, shorter ones have them too
 
 TOLD_SIMPLY = {recipe.positions: recipe for recipe in reversed(TOLD.values())}  # the first of each
 
@@ -38,12 +35,18 @@ def engine_of(code: ctypes.CDLL, directory: Path, quantize: bool) -> NativeEngin
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="these flags are for x86-64")
-@pytest.mark.parametrize("flag", OLDER.values(), ids=OLDER)
+@pytest.mark.parametrize("build_name", BUILDS)
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD_SIMPLY.values()], ids=["paper", *TOLD_SIMPLY])
-def test_other_processors_translate_alike(recipe: ModelRecipe, flag: str, tmp_path: Path) -> None:
-    code, best = library("translate", flag), library("translate")
+def test_other_processors_translate_alike(recipe: ModelRecipe, build_name: str, tmp_path: Path) -> None:
+    processor, name = library("processor"), build_name.partition(" ")[0]
+    if processor is not None and build_name == name and not processor.supports(name.encode()):
+        pytest.skip(f"this processor has no {name}")
+    code, best = library("translate", *BUILDS[build_name]), library("translate")
     if code is None or best is None:
         pytest.skip(str(why_not("translate")))
+    code.instructions.restype = best.instructions.restype = ctypes.c_char_p
+    if build_name == name:
+        assert code.instructions() == name.encode()
     directory = write_random(tmp_path / "m", recipe, 137)
     sources, search = sentences(40, 137), Search(beam=3, n_best=3, extra_length=6)
     exact = engine_of(best, directory, False).search(sources, search)
@@ -62,7 +65,7 @@ def test_other_processors_translate_alike(recipe: ModelRecipe, flag: str, tmp_pa
         for engine in (engine_of(best, directory, True), lesser[True])
     )
     assert sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a) < 0.3
-    if "amx" in flag or "NARROW" in flag:
+    if best.instructions() in (b"amx", b"avx512_vnni") and build_name not in ("avx_vnni", "avx2", "portable"):
         assert a == b  # sums of whole numbers are exact
 
 

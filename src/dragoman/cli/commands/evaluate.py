@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ def command(
     report_directory: Path | None,
     beam: int,
     length_penalty: float,
+    adapter: str | None,
     ensemble: tuple[str, ...],
     mean: str,
     **engine: Any,
@@ -84,8 +86,8 @@ def command(
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
         reject_unused(options, "nothing is translated, because only files of translations are given")
     if model is None:
-        reject_unused(("ensemble",), "an ensemble needs MODEL")
-    models = ensemble_arguments(ensemble, mean)
+        reject_unused(("ensemble", "adapter"), "it needs MODEL")
+    models = ensemble_arguments(ensemble, mean, adapter)
     if chosen == ["chrF"]:
         reject_unused(("tokenize",), "it applies to BLEU; chrF counts letters")
     result = api.evaluate(
@@ -115,8 +117,8 @@ def command(
 
 
 def print_scores(report: EvaluationReport) -> None:
-    """Print a table on a terminal, lines elsewhere; both with signatures."""
-    if sys.stdout.isatty():
+    """Print a table on a terminal, lines elsewhere or without rich; both with signatures."""
+    if sys.stdout.isatty() and find_spec("rich"):
         print_table(report)
     else:
         for result in report.results:

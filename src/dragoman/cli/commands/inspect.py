@@ -158,7 +158,9 @@ def alignment(
         if len(gold_links) != len(pairs):
             counts = f"{plural(len(gold_links), 'line')} for {plural(len(pairs), 'sentence pair')}"
             raise DragomanError(f"{gold} has {counts}; give one for each pair", code="count_mismatch")
-    translator = load_translator(model)
+    from dragoman.translation.translator import Translator
+
+    translator = Translator.load(model, device="cpu", precision="float32")
     from dragoman.inspect.alignment import align_pairs, draw_alignment, format_pharaoh
     from dragoman.text.word_groups import Side
 
@@ -245,10 +247,10 @@ def check_line(number: int, count: int, source: Path | None) -> None:
 
 
 def load_translator(model: str) -> Any:
-    """Load a model with PyTorch on the CPU, which gives the weights of every head."""
+    """Load a model on the CPU, in float32; PyTorch is imported only for a model that the native engine cannot run."""
     from dragoman.translation.translator import Translator
 
-    return Translator.load(model, device="cpu", engine="torch")
+    return Translator.load(model, device="cpu", precision="float32")
 
 
 def load_trees(path: Path | None) -> list[Tree] | None:

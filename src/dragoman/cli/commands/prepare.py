@@ -10,7 +10,6 @@ import click
 from dragoman import api
 from dragoman.cli.options import FILE, complete_recipe, examples
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
-from dragoman.data.prepare.report import plot_lengths, print_preparation
 from dragoman.data.prepared import PICTURE, Prepared
 from dragoman.values import MAX_THREADS, plural
 
@@ -40,6 +39,8 @@ def command(
     Several corpora can be given, each with its own --source and --target, --tsv or --jsonl; give weights and trees in
     the same order. Files may be compressed as .gz, .xz or .zst.
     """
+    import dragoman.data.prepare.report  # noqa: F401  # fails before the work if a package is missing
+
     started = time.monotonic()
     prepared = api.prepare(
         corpora=data.corpora,
@@ -60,6 +61,8 @@ def show(prepared: Prepared, seconds: float) -> None:
         click.echo(f"{prepared.directory} is already prepared from these inputs; nothing was done.")
         return
     from rich.console import Console
+
+    from dragoman.data.prepare.report import plot_lengths, print_preparation
 
     print_preparation(prepared, Console(highlight=False))
     picture = prepared.directory / PICTURE

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import click
 
+from dragoman.cli import note
 from dragoman.cli.options import complete_recipe, examples
 from dragoman.cli.output import check_stdout
 from dragoman.config import PRESETS, Recipe
@@ -30,6 +33,9 @@ def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
     check_stdout()
     recipe = Recipe.load(source, changes)
     click.echo(recipe.to_toml(), nl=False)
+    if find_spec("torch") is None:
+        note("the number of parameters is not shown, because it needs PyTorch: pip install 'dragoman[train]'")
+        return
     from dragoman.models.loading import parameter_counts
 
     counts = parameter_counts(recipe.model, vocabulary)

@@ -74,6 +74,7 @@ def command(
     as_json: bool,
     to: str | None,
     trees: tuple[str, ...],
+    adapter: str | None,
     ensemble: tuple[str, ...],
     mean: str,
     batch: int | None,
@@ -106,7 +107,7 @@ def command(
         raise click.UsageError("--per-token cannot be combined with --length-penalty; drop one of them")
     if as_json:
         reject_unused(("per_token",), "--json always has it, as per_token")
-    models = ensemble_arguments(ensemble, mean)
+    models = ensemble_arguments(ensemble, mean, adapter)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
     blocks: PairBatches
@@ -119,11 +120,11 @@ def command(
     from dragoman.translation.overlap import Blocks
     from dragoman.translation.translator import Translator
 
-    translator = Translator.load(directory, engine="torch", **engine, **models)
+    translator = Translator.load(directory, **engine, **models)
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
     translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
-    running = translator.running_for(search=search)
+    running = translator.engines.scoring_info
     report = ScoreReport(should_report(progress, place), place)
     if report.live:
         note(str(running))

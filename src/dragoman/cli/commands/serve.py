@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 @click.command(epilog=examples("dragoman serve en-de=my-model --port 8080"))
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model)
+@click.option("--adapter", "adapters", multiple=True, metavar="[NAME=]ADAPTER",
+              help="Adapter of a served model, served as a model of its own; repeatable.")  # fmt: skip
 @click.option("--languages", metavar="SOURCE-TARGET", help="Languages of the model, such as en-es.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for a free one.")
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log each request to stderr.")
 def command(
     models: tuple[str, ...],
+    adapters: tuple[str, ...],
     languages: str | None,
     host: str,
     port: int,
@@ -77,12 +80,20 @@ def command(
         message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
         raise click.UsageError(message)
     from dragoman.serve.limits import Limits
-    from dragoman.serve.models.loading import load_served_model, model_directories, parse_languages, preferred_batch
+    from dragoman.serve.models.loading import (
+        adapter_directories,
+        load_served_model,
+        model_directories,
+        parse_languages,
+        preferred_batch,
+    )
     from dragoman.serve.server import bind, run_server, server_url
 
     server_limits = Limits(beam=beam, **limits)
     pair = None if languages is None else parse_languages(languages)
     directories = model_directories(models)
+    adapted = adapter_directories(adapters, directories)
+    directories |= {name: adapter for name, (_, adapter) in adapted.items()}
     bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
     from dragoman.serve.app import create_app
     from dragoman.serve.http.access import Access
@@ -92,6 +103,8 @@ def command(
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
 
     def load(name: str, directory: Path) -> ServedModel:
+        if name in adapted:
+            return load_served_model(name, adapted[name][0], beam, pair, adapter=directory, **options)
         return load_served_model(name, directory, beam, pair, **options)
 
     served = {name: load(name, directory) for name, directory in directories.items()}

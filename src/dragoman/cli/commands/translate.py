@@ -1,4 +1,4 @@
-"""`dragoman translate`: one line of output for each line of input."""
+"""`dragoman translate`: one line of output for each line of input, or whole documents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dragoman.cli import decode_argument, note
+from dragoman.cli.document_files import are_documents, check_document_options, is_folder, translate_files
 from dragoman.cli.input import check_readable, parse_path, prompt_terminal, stream_lines
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
@@ -32,6 +33,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
     epilog=examples(
         'dragoman translate my-model --text "Good morning!"',
         "dragoman translate my-model book.en -o book.de",
+        "dragoman translate my-model page.html -o page.de.html",
         "dragoman translate my-model --nbest 4 --scores < book.en",
     )
 )
@@ -39,6 +41,10 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.argument("files", nargs=-1, type=NAME)
 @click.option("--text", "texts", multiple=True, metavar="SENTENCE", help="A sentence to translate; repeatable.")
 @click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
+@click.option("--format", "format_name", metavar="NAME",
+              help="Format of a document, such as html; text is line by line.  [default: by content]")  # fmt: skip
+@click.option("--review", type=NAME, help="HTML page to write with a document and its translation side by side.")
+@click.option("--bilingual", type=NAME, help="File to write with both texts for CAT tools: .xlf or .tmx.")
 @click.option(
     "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations per line, best first."
 )
@@ -84,6 +90,9 @@ def command(
     files: tuple[str, ...],
     texts: tuple[str, ...],
     output: str,
+    format_name: str | None,
+    review: str | None,
+    bilingual: str | None,
     nbest: int,
     scores: bool,
     alignments: bool,
@@ -97,6 +106,7 @@ def command(
     top_k: int | None,
     top_p: float | None,
     seed: int,
+    adapter: str | None,
     ensemble: tuple[str, ...],
     mean: str,
     language: str | None,
@@ -104,6 +114,9 @@ def command(
     **settings: Any,
 ) -> None:
     """Translate FILES, --text, or standard input, with MODEL (a directory, or a model's name) to standard output.
+
+    Documents (HTML, ...) are recognized and written with their markup; several of them, or folders, need -o DIR, and
+    what is finished is not translated again.
 
     Each line of input gives one line of output; empty lines stay empty. Only \\n ends a line. With --nbest each line
     gives several, with the line number as the first column. Columns are separated by tabs.
@@ -115,17 +128,26 @@ def command(
         raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
     sentences = [line for text in texts for line in decode_argument("--text", text).split("\n")]
     sources = [] if texts else [parse_path(file) for file in files or ("-",)]
-    check_readable(sources, f"to translate a sentence, use --text, or: echo SENTENCE | dragoman translate {model}")
+    if texts:
+        reject_unused(("format_name",), "sentences have no format")
+    advice = f"to translate a sentence, use --text, or: echo SENTENCE | dragoman translate {model}"
+    check_readable([path for path in sources if not is_folder(path)], advice)
+    documents = format_name != "text" and are_documents(sources, format_name)
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)
-    place = resolve_output(parse_output(output), [*sources, *tree_files, *constraint_files(settings)])
+    given = [*sources, *tree_files, *constraint_files(settings)]
+    if documents:
+        check_document_options()
+    else:
+        reject_unused(("review", "bilingual"), "they are for documents, such as .html")
+    place = None if documents else resolve_output(parse_output(output), given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     sampling_values: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     sampling_options = {name: value for name, value in sampling_values.items() if value is not None}
     if settings["split"] == "never":
         reject_unused(("language",), "--split never does not split lines into sentences")
-    models, line_constraints = ensemble_arguments(ensemble, mean), LineConstraints(settings)
+    models, line_constraints = ensemble_arguments(ensemble, mean, adapter), LineConstraints(settings)
     search = make_search(
         nbest, beam, Sampling(seed=seed, **sampling_options) if sample or sampling_options else None, settings
     )
@@ -135,6 +157,10 @@ def command(
 
     engine = {name: settings.pop(name) for name in ("engine", "device", "precision", "threads")}
     translator = Translator.load(directory, language=language, **engine, **models)
+    if documents:
+        options = {"search": search, "to": to, **settings, **line_constraints.take([])[1]}
+        translate_files(translator, sources, output, format_name, progress, options, review, bilingual)
+        return
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
     translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read

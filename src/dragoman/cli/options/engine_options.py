@@ -29,7 +29,9 @@ ENGINE_OPTIONS = (
     ),
     click.option("--threads", type=int, help="CPU threads.  [default: OMP_NUM_THREADS, or all]"),
 )
+ADAPTER_HELP = "Adapter of the model, trained with train.lora: a directory or a name."
 ENSEMBLE_OPTIONS = (
+    click.option("--adapter", metavar="ADAPTER", help=ADAPTER_HELP),
     click.option(
         "--with", "ensemble", multiple=True, metavar="MODEL", help="Another model for an ensemble; repeatable."
     ),
@@ -51,14 +53,14 @@ def engine_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def ensemble_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `ensemble` and `mean` to a command."""
+    """Add `adapter`, `ensemble` and `mean` to a command."""
     for option in reversed(ENSEMBLE_OPTIONS):
         function = option(function)
     return function
 
 
-def ensemble_arguments(ensemble: tuple[str, ...], mean: str) -> dict[str, Any]:
-    """The arguments of `Translator.load` for an ensemble."""
+def ensemble_arguments(ensemble: tuple[str, ...], mean: str, adapter: str | None) -> dict[str, Any]:
+    """The arguments of `Translator.load` for an ensemble, or a model with an adapter."""
     if not ensemble:
         reject_unused(("mean",), "there is only one model: add --with MODEL")
-    return {"ensemble": ensemble, "mean": mean}
+    return {"ensemble": ensemble, "mean": mean, "adapter": adapter}

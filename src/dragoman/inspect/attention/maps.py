@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dragoman.engines.base import check_has_attention
+from dragoman.engines.forced import AttentionKind
 from dragoman.errors import SearchError
 from dragoman.text import Tree
-from dragoman.text.special_tokens import BOS
 from dragoman.text.word_groups import Side
 from dragoman.translation.alignment import pool_words
 from dragoman.translation.translator import Translator
 from dragoman.values import describe_value
 
 if TYPE_CHECKING:
-    from dragoman.models import EncoderDecoder
+    from dragoman.config import ModelRecipe
 
 START, END = "‹start›", "‹end›"
-AttentionKind = Literal["cross", "encoder", "decoder"]
 AttentionWeights = npt.NDArray[np.float32]
 MAX_WEIGHTS: Final = 1 << 29  # 2 GiB
 
@@ -104,21 +103,17 @@ def record_attention(
     `trees` is the source's tree, for a model that reads trees. For a model with several target languages, `to` names
     one; its language token is shown before the source.
     """
-    import torch
-
-    from dragoman.models import AttentionMaps, EncoderDecoder
-
     if not isinstance(translator, Translator):
         message = f"record_attention takes a Translator, such as Translator.load('my-model'); got {translator!r}"
         raise SearchError(message, code="wrong_type")
     for text in (source, "" if target is None else target):
         if not isinstance(text, str):
             raise SearchError(f"a sentence must be a str; got {describe_value(text)}", code="wrong_type")
-    model = translator.engines.torch.model
-    if not isinstance(model, EncoderDecoder):
-        message = f"a {type(model).__name__} has no attention to show; use a model of another architecture"
-        raise SearchError(message, code="no_attention")
-    check_has_attention(model.recipe)
+    recipe = translator.engines.recipe
+    if translator.engines.others:
+        message = "an ensemble has no attention to show; load one of its models alone"
+        raise SearchError(message, code="unsupported_ensemble")
+    check_has_attention(recipe)
     if isinstance(trees, Iterator):
         trees = [*trees]  # read twice: here, and to translate
     (source_ids,) = translator.encoded([source], trees, to)
@@ -131,29 +126,19 @@ def record_attention(
     else:
         target_ids = translator.target.encode(target)
     language = source_ids[: translator.n_language_tokens]
-    check_memory(model, len(source_ids) + 1, len(target_ids) + 1)
-    maps = AttentionMaps()
-    read, layout = translator.engines.torch.sources([source_ids])
-    with torch.inference_mode():
-        model.hidden(read, torch.tensor([[BOS, *target_ids]], device=read.device), layout, maps=maps)
-    layers: dict[AttentionKind, list[torch.Tensor]] = {
-        "cross": maps.cross,
-        "encoder": maps.encoder,
-        "decoder": maps.decoder,
-    }
+    check_memory(recipe, len(source_ids) + 1, len(target_ids) + 1)
     return SentenceAttention(
         source,
         translator.target.decode(target_ids),
         Side.from_ids(translator.source, text_ids, before="".join(translator.source.tokens(language)), after=END),
         Side.from_ids(translator.target, target_ids, before=START),
         Side.from_ids(translator.target, target_ids, after=END),
-        {kind: torch.stack([w[0].float().cpu() for w in of]).numpy() for kind, of in layers.items() if of},
+        translator.engines.forced(exact=True).attention_maps(source_ids, target_ids),
     )
 
 
-def check_memory(model: EncoderDecoder, source: int, target: int) -> None:
+def check_memory(recipe: ModelRecipe, source: int, target: int) -> None:
     """Reject texts whose weights do not fit into memory: they grow with the square of the lengths."""
-    recipe = model.recipe
     match recipe.architecture:
         case "transformer":
             of_decoder = recipe.decoder_layers * (target * target + target * source)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from dragoman.inspect.attention.maps import AttentionKind, AttentionWeights, SentenceAttention
+from dragoman.engines.forced import AttentionKind
+from dragoman.inspect.attention.maps import AttentionWeights, SentenceAttention
 from dragoman.inspect.pictures import load_pyplot, save_figure
 from dragoman.text.word_groups import Side
 

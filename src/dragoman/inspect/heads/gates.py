@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dragoman.engines.forced import AttentionKind
 from dragoman.engines.torch_forced import ForcedBatch
-from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.models import AttentionMaps, Memory, Transformer
 from dragoman.nn import Gated
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor
 
-from dragoman.inspect.attention.maps import AttentionKind
+from dragoman.engines.forced import AttentionKind
 from dragoman.nn import Padded, Rule, look
 
 MAX_OFFSET: Final = 5  # tokens; larger offsets are not counted

@@ -17,11 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from dragoman.engines.base import check_has_attention
-from dragoman.engines.forced import EncodedPairs
+from dragoman.engines.forced import AttentionKind, EncodedPairs
 from dragoman.engines.torch_forced import forced_batches, small_batch
 from dragoman.errors import SearchError
 from dragoman.inspect.alignment import Texts, encode_pairs
-from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.inspect.heads import passes
 from dragoman.inspect.heads.gates import GatedModel, HeadId
 from dragoman.inspect.heads.passes import PruningPoint, translate_greedily

@@ -8,7 +8,10 @@
 
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__linux__)
 
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <immintrin.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,40 +186,82 @@ static bf16 *scratch(int which, size_t bytes) {
     return buffers[which].at;
 }
 
+// A product in two phases: pack both operands, then multiply. Each is split into one share per thread.
+typedef struct {
+    Matrix left, right;
+    long rows, columns, depth;  // in tiles
+    bf16 *a, *b;
+    float *c;
+    long stride;
+    const float *bias;
+    int add, shares;
+    atomic_int next;
+} Product;
+
+static void pack_share(Product *p, int share) {
+    for (long i = p->rows * share / p->shares; i < p->rows * (share + 1) / p->shares; i++)
+        for (long j = 0; j < p->depth; j++) pack_tile(&p->left, i * SIDE, j * DEEP, p->a + (i * p->depth + j) * TILE);
+    for (long i = p->columns * share / p->shares; i < p->columns * (share + 1) / p->shares; i++)
+        for (long j = 0; j < p->depth; j++) pack_tile(&p->right, i * SIDE, j * DEEP, p->b + (i * p->depth + j) * TILE);
+}
+
+static void multiply_share(Product *p, int share) {
+    const long m = p->left.across, n = p->right.across, depth = p->depth;
+    const long fitting = 512 / (depth ? depth : 1) & ~1L, band = fitting < 2 ? 2 : fitting;  // rows that stay in the L2 cache
+    const long bands = (p->rows + band - 1) / band, pairs = p->columns / 2, tasks = bands * pairs;
+    const int streaming = !p->add && m * n > 1 << 18 && p->stride % 16 == 0 && (uintptr_t)p->c % 64 == 0;
+    tiles_begin();
+    for (long task = tasks * share / p->shares; task < tasks * (share + 1) / p->shares; task++) {
+        const long top = task / pairs * band, j = task % pairs * 2;
+        const bf16 *b0 = p->b + j * depth * TILE;
+        for (long i = top; i < min_long(p->rows, top + band); i += 2) {
+            float block[32][32] __attribute__((aligned(64)));
+            const bf16 *a0 = p->a + i * depth * TILE;
+            multiply(a0, a0 + depth * TILE, b0, b0 + depth * TILE, depth, block);
+            store_block(block, p->c + i * SIDE * p->stride + j * SIDE, p->stride, min_long(32, m - i * SIDE),
+                min_long(32, n - j * SIDE), p->bias ? p->bias + j * SIDE : 0, p->add, streaming);
+        }
+    }
+    _mm_sfence();
+    tiles_end();
+}
+
+static void pack_shares(void *product) {
+    Product *p = product;
+    for (int share; (share = atomic_fetch_add(&p->next, 1)) < p->shares;) pack_share(p, share);
+}
+
+static void multiply_shares(void *product) {
+    Product *p = product;
+    for (int share; (share = atomic_fetch_add(&p->next, 1)) < p->shares;) multiply_share(p, share);
+}
+
+// Run `work` in PyTorch's own threads, those of the OpenMP library that it has loaded: a second pool would compete with
+// them. Without it, the caller does all shares.
+static void in_parallel(void (*work)(void *), Product *p) {
+    typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
+    union {
+        void *at;
+        Parallel call;
+    } parallel = {p->shares > 1 ? dlsym(RTLD_DEFAULT, "GOMP_parallel") : NULL};
+    atomic_store(&p->next, 0);
+    if (parallel.at) parallel.call(work, p, (unsigned)p->shares, 0);
+    else work(p);
+}
+
 // c[m][n] = left[m][k] right[k][n] + bias[n], or added to c; returns 0, or 1 if memory runs out.
 EXPORT int product(long m, long n, long k, const float *left, long left_stride, int left_k_adjacent, const float *right,
                    long right_stride, int right_k_adjacent, float *c, long stride, const float *bias, int add, int threads) {
-    const Matrix l = {left, left_stride, m, k, left_k_adjacent, 1}, r = {right, right_stride, n, k, right_k_adjacent, 0};
-    const long rows = (m + 31) / 32 * 2, columns = (n + 31) / 32 * 2, depth = (k + DEEP - 1) / DEEP;  // in tiles
-    bf16 *a = scratch(0, (size_t)rows * depth * TILE * sizeof(bf16)), *b = scratch(1, (size_t)columns * depth * TILE * sizeof(bf16));
-    if (!a || !b) return 1;
-    const long fitting = 512 / (depth ? depth : 1) & ~1L, band = fitting < 2 ? 2 : fitting;  // rows that stay in the L2 cache
-    const long bands = (rows + band - 1) / band, pairs = columns / 2;
-    const int streaming = !add && m * n > 1 << 18 && stride % 16 == 0 && (uintptr_t)c % 64 == 0;
-#pragma omp parallel num_threads(threads)
-    {
-#pragma omp for schedule(static) nowait
-        for (long i = 0; i < rows; i++)
-            for (long j = 0; j < depth; j++) pack_tile(&l, i * SIDE, j * DEEP, a + (i * depth + j) * TILE);
-#pragma omp for schedule(static)
-        for (long i = 0; i < columns; i++)
-            for (long j = 0; j < depth; j++) pack_tile(&r, i * SIDE, j * DEEP, b + (i * depth + j) * TILE);
-        tiles_begin();
-#pragma omp for schedule(static) nowait
-        for (long task = 0; task < bands * pairs; task++) {
-            const long top = task / pairs * band, j = task % pairs * 2;
-            const bf16 *b0 = b + j * depth * TILE;
-            for (long i = top; i < min_long(rows, top + band); i += 2) {
-                float block[32][32] __attribute__((aligned(64)));
-                const bf16 *a0 = a + i * depth * TILE;
-                multiply(a0, a0 + depth * TILE, b0, b0 + depth * TILE, depth, block);
-                store_block(block, c + i * SIDE * stride + j * SIDE, stride, min_long(32, m - i * SIDE), min_long(32, n - j * SIDE),
-                    bias ? bias + j * SIDE : 0, add, streaming);
-            }
-        }
-        _mm_sfence();
-        tiles_end();
-    }
+    Product p = {
+        .left = {left, left_stride, m, k, left_k_adjacent, 1}, .right = {right, right_stride, n, k, right_k_adjacent, 0},
+        .rows = (m + 31) / 32 * 2, .columns = (n + 31) / 32 * 2, .depth = (k + DEEP - 1) / DEEP,
+        .c = c, .stride = stride, .bias = bias, .add = add, .shares = threads < 1 ? 1 : threads,
+    };
+    p.a = scratch(0, (size_t)p.rows * p.depth * TILE * sizeof(bf16));
+    p.b = scratch(1, (size_t)p.columns * p.depth * TILE * sizeof(bf16));
+    if (!p.a || !p.b) return 1;
+    in_parallel(pack_shares, &p);
+    in_parallel(multiply_shares, &p);
     return 0;
 }
 

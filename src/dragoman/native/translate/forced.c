@@ -2,12 +2,11 @@
 #include <math.h>
 #include <string.h>
 #include "kernels/int8_kernels.h"
-#include "layers.h"
 #include "positions.h"
+#include "predictions.h"
 #include "translate.h"
-#include "vocabulary.h"
 
-enum { BOS = 1, EOS = 2 };
+#define ENSEMBLE_ROWS 64 /* rows whose logits are in memory at once */
 
 typedef struct {
     int first_source, n_source, first_row, n_rows;
@@ -22,7 +21,7 @@ typedef struct {
     int32_t *source_at, *first, *length, *source_pair; /* of each source token */
     int32_t *ids, *at, *labels, *row_pair;             /* of each row of the decoder */
     DecoderRow *decoder_rows;
-    VocabularyScan scan;
+    Predictions predictions;
     float *scratch; /* [row][head][position]: weights before they are moved into a map */
     size_t scratch_stride;
 } Forced;
@@ -64,8 +63,14 @@ static void allocate(Forced *f) {
     f->labels = region_alloc(r, 4 * rows);
     f->row_pair = region_alloc(r, 4 * rows);
     f->decoder_rows = region_alloc(r, sizeof(DecoderRow) * rows);
-    f->scan.best = region_alloc(r, sizeof(BestTokens) * rows * MAX_THREADS);
-    f->scan.part = region_alloc(r, sizeof(PartSum) * rows * PARTS);
+    Predictions *p = &f->predictions;
+    size_t stored = f->job->models > 1 ? ENSEMBLE_ROWS : 0;
+    p->pitch = (size_t)w->model->projection.n;
+    p->stored = region_alloc(r, sizeof(float) * stored * p->pitch);
+    p->own = region_alloc(r, sizeof(float) * stored * p->pitch);
+    p->forced_log = region_alloc(r, sizeof(float) * stored);
+    p->scan.best = region_alloc(r, sizeof(BestTokens) * rows * MAX_THREADS);
+    p->scan.part = region_alloc(r, sizeof(PartSum) * rows * PARTS);
     ScoredToken *best = region_alloc(r, sizeof(ScoredToken) * rows * MAX_THREADS);
     const int32_t **banned = region_alloc(r, sizeof(int32_t *) * rows);
     int32_t *none = region_alloc(r, sizeof(int32_t));
@@ -74,8 +79,9 @@ static void allocate(Forced *f) {
     if (!r->start) return;
     *none = 0;
     for (size_t i = 0; i < rows; i++) banned[i] = none;
-    for (size_t i = 0; i < rows * MAX_THREADS; i++) f->scan.best[i].best = best + i;
-    f->scan.banned = banned;
+    for (size_t i = 0; i < rows * MAX_THREADS; i++) p->scan.best[i].best = best + i;
+    p->scan.banned = banned;
+    if (!stored) p->stored = NULL;
 }
 
 static void set_pairs(Forced *f) {
@@ -107,20 +113,24 @@ static void set_pairs(Forced *f) {
     }
 }
 
-static void write_log_probabilities(Forced *f) {
-    const Model *m = f->w->model;
-    f->scan.projection = &m->projection;
-    f->scan.in = &f->w->input;
-    f->scan.vocabulary = m->config.target_vocabulary;
-    f->scan.keep = 1;
-    f->scan.rows = f->rows;
-    scan_vocabulary(&f->scan, &f->w->pool);
-    for (int r = 0; r < f->rows; r++)
-        f->job->log_probabilities[r] = logit_of(&f->scan, r, f->labels[r]) - log_normalizer(&f->scan, r);
+static void write_log_probabilities(Forced *f, Worker *const *workers) {
+    Predictions *p = &f->predictions;
+    p->workers = workers, p->models = f->job->models, p->mean = f->job->mean;
+    p->scan.vocabulary = f->w->model->config.target_vocabulary;
+    p->scan.keep = 1;
+    int rows = p->models > 1 && f->rows > ENSEMBLE_ROWS ? ENSEMBLE_ROWS : f->rows;
+    for (int first = 0; first < f->rows; first += rows) {
+        int count = f->rows - first < rows ? f->rows - first : rows;
+        p->forced = f->labels + first;
+        combine_predictions(p, first, count);
+        for (int r = 0; r < count; r++)
+            f->job->log_probabilities[first + r] = forced_log_probability(p, r, log_normalizer(&p->scan, r));
+    }
 }
 
 int force(Worker *w, const ForcedJob *job) {
     if (request_tiles()) return TILES_REFUSED;
+    Worker *const *workers = job->models > 1 ? (Worker *const *)job->workers : &w;
     Forced f = {.w = w, .job = job};
     for (int i = 0; i < job->sentences; i++) {
         f.tokens += job->source_lengths[i];
@@ -134,15 +144,22 @@ int force(Worker *w, const ForcedJob *job) {
     size_t bytes = w->region.used;
     w->region = kept;
     if (reserve_memory(w, bytes, (size_t)f.rows) || extend_position_codes(w, f.longest)) return -1;
+    for (int i = 1; i < job->models; i++) {
+        int longest_table = f.longest > f.rows ? f.longest : f.rows;
+        if (prepare_worker(workers[i], f.tokens, f.rows, longest_table, (size_t)f.rows)) return -1;
+        if (extend_position_codes(workers[i], f.longest)) return -1;
+    }
     allocate(&f);
     set_pairs(&f);
     if (wants_maps(job)) w->recorder = (Recorder){record_weights, &f};
     tiles_begin();
-    pool_open(&w->pool, job->threads);
-    encode(w, job->source, f.source_at, f.first, f.length, f.tokens);
-    decode_step(w, f.ids, f.at, f.decoder_rows, f.rows, 0);
-    if (job->log_probabilities) write_log_probabilities(&f);
-    pool_close(&w->pool);
+    for (int i = 0; i < job->models; i++) {
+        pool_open(&workers[i]->pool, i ? 1 : job->threads);
+        encode(workers[i], job->source, f.source_at, f.first, f.length, f.tokens);
+        decode_step(workers[i], f.ids, f.at, f.decoder_rows, f.rows, 0);
+    }
+    if (job->log_probabilities) write_log_probabilities(&f, workers);
+    for (int i = 0; i < job->models; i++) pool_close(&workers[i]->pool);
     tiles_end();
     w->recorder = (Recorder){0};
     return 0;

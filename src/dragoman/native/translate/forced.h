@@ -12,6 +12,8 @@ typedef struct {
     float *encoder_maps;                    /* [layer][head][S][S]; NULL for none */
     float *decoder_maps;                    /* [layer][head][T][T]; NULL for none */
     float *cross_maps;                      /* [layer][head][T][S]; NULL for none */
+    int32_t models, mean;                   /* of an ensemble, as in TranslationJob; maps are of the first model */
+    void *const *workers;
 } ForcedJob;
 
 /* Returns 0, -1 if memory runs out, or TILES_REFUSED. */

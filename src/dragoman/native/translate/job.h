@@ -1,6 +1,7 @@
 /* A request from Python, and where to write the results. */
 #pragma once
 #include <stdint.h>
+#include "constraints.h"
 
 #define MAX_RECORDED 2 /* heads whose attention is recorded */
 
@@ -23,5 +24,7 @@ typedef struct {
     int32_t recorded_layers[MAX_RECORDED], recorded_heads[MAX_RECORDED]; /* -1: the mean of the layer's heads */
     int32_t longest_source;
     float *maps;         /* [sentence][n_best][recorded][max_length + 1][longest_source]; NULL for none */
+    const VocabularySpelling *spelling;     /* NULL if there are no constraints */
+    const SentenceConstraints *constraints; /* [sentence]; NULL for none */
     const int32_t *stop; /* another thread sets it to interrupt the search; NULL for none */
 } TranslationJob;

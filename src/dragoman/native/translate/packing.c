@@ -62,16 +62,16 @@ static void *pack_worker(void *argument) {
     PackingQueue *queue = argument;
     int widest = 0, at = 0;
     for (int i = 0; i < queue->count; i++) widest = queue->packings[i].to->k > widest ? queue->packings[i].to->k : widest;
-    float *row = aligned_alloc(64, sizeof(float) * (size_t)widest);
-    int8_t *bytes = aligned_alloc(64, 16 * (size_t)widest);
+    float *row = alloc_aligned(sizeof(float) * (size_t)widest);
+    int8_t *bytes = alloc_aligned(16 * (size_t)widest);
     while (row && bytes) { /* a thread without memory leaves its work to the others */
         int mine = atomic_fetch_add(&queue->next, 1);
         if (mine >= queue->first[queue->count]) break;
         while (mine >= queue->first[at + 1]) at++;
         pack_outputs(&queue->packings[at], 16 * (mine - queue->first[at]), row, bytes);
     }
-    free(row);
-    free(bytes);
+    free_aligned(row);
+    free_aligned(bytes);
     return NULL;
 }
 

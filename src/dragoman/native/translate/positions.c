@@ -19,14 +19,14 @@ int extend_position_codes(Worker *w, int n) {
     int rotary = m->config.positions == ROTARY, features = rotary ? m->config.d_k : m->config.d_model, floats = code_floats(m);
     if ((m->config.positions != SINUSOIDAL && !rotary) || n <= w->coded_positions) return 0;
     n = n < 128 ? 128 : n;
-    float *table = NULL;
-    if (posix_memalign((void **)&table, 64, sizeof(float) * (size_t)n * (size_t)floats)) return -1;
+    float *table = alloc_aligned(sizeof(float) * (size_t)n * (size_t)floats);
+    if (!table) return -1;
     if (w->coded_positions) memcpy(table, w->positions, sizeof(float) * (size_t)w->coded_positions * (size_t)floats);
     for (int i = 0, sine; i < floats; i++) {
         double rate = pow(10000.0, -2.0 * feature_pair(m, i, &sine) / features);
         for (int p = w->coded_positions; p < n; p++) table[(size_t)p * floats + i] = (float)(sine ? sin(p * rate) : cos(p * rate));
     }
-    free(w->positions);
+    free_aligned(w->positions);
     w->positions = table;
     w->coded_positions = n;
     return 0;

@@ -34,21 +34,34 @@ static void add_member(void *argument, int row, int thread) {
     for (size_t i = (size_t)vocabulary; last && i < p->pitch; i++) sum[i] = -INFINITY;
 }
 
-void predict(Predictions *p, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, size_t entry) {
+/* The decoder's output of a model, from row `first` on. */
+static Activations output_from(const Worker *w, int first) {
+    int width = w->model->projection.k;
+    Activations from = w->input;
+    if (w->model->config.quantized) from.q += (size_t)first * row_pitch(width), from.scale += first;
+    else from.x += (size_t)first * (size_t)width;
+    return from;
+}
+
+void combine_predictions(Predictions *p, int first, int rows) {
     ThreadPool *pool = &p->workers[0]->pool;
     p->scan.rows = rows;
+    p->scan.in = &p->output;
     for (int i = 0; i < p->models; i++) {
-        Worker *w = p->workers[i];
-        decode_step(w, ids, at, hypotheses, rows, entry);
+        p->scan.projection = &p->workers[i]->model->projection;
+        p->output = output_from(p->workers[i], first);
         if (!p->stored) break;
-        p->scan.projection = &w->model->projection;
-        p->scan.in = &w->input;
         store_logits(&p->scan, pool, p->models > 1 ? p->own : p->stored, p->pitch);
         if (p->models > 1) parallel_for(pool, rows, add_member, &(Member){p, i, rows});
     }
     p->scan.stored = p->stored;
     p->scan.pitch = p->pitch;
     scan_vocabulary(&p->scan, pool);
+}
+
+void predict(Predictions *p, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, size_t entry) {
+    for (int i = 0; i < p->models; i++) decode_step(p->workers[i], ids, at, hypotheses, rows, entry);
+    combine_predictions(p, 0, rows);
 }
 
 float log_probability(const Predictions *p, float value, float normalizer) {

@@ -11,14 +11,18 @@ typedef struct {
     Worker *const *workers; /* one for each model */
     int models, mean;
     VocabularyScan scan;
+    Activations output;     /* of the decoder whose logits are scanned */
     float *stored;          /* [row][pitch], all values; NULL if nobody reads them */
     float *own;             /* [row][pitch], logits of one model of an ensemble */
     size_t pitch;
-    const int32_t *forced;  /* the token that must follow each row; -1 for none */
+    const int32_t *forced;  /* the token that must follow each predicted row; -1 for none */
     float *forced_log;      /* its log-probability, for a mean of probabilities */
 } Predictions;
 
-/* Runs one step of the decoders; see decode_step. */
+/* Predicts from the decoders' outputs of the rows [first, first + rows); afterward, rows are counted from `first`. */
+void combine_predictions(Predictions *p, int first, int rows);
+
+/* Runs one step of the decoders, and predicts; see decode_step. */
 void predict(Predictions *p, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, size_t entry);
 
 /* The log-probability of a value of row `row`; `normalizer` is log_normalizer(&p->scan, row). */

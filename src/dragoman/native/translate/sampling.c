@@ -51,8 +51,11 @@ static int32_t draw_token(Search *s, int row, double number, WeighedToken *token
         tokens[n++] = (WeighedToken){value, i};
     }
     for (int i = 1; i <= bans[0]; i++) tokens[bans[i]].weight = -INFINITY;
+    if (p->scan.forbids)
+        for (int i = 0; i < n; i++)
+            if (p->scan.forbids(s, row, i)) tokens[i].weight = -INFINITY;
     for (int i = 0; i < n; i++) top = tokens[i].weight > top ? tokens[i].weight : top;
-    if (top == -INFINITY) return 2; /* every token is banned: EOS */
+    if (top == -INFINITY) return EOS; /* every token is banned */
     if (job->top_k && job->top_k < n) {
         select_likeliest(tokens, n, job->top_k);
         n = job->top_k;
@@ -71,7 +74,7 @@ static int32_t draw_token(Search *s, int row, double number, WeighedToken *token
     int kept = 0;
     for (; kept < n && (job->top_p >= 1.0 || reached < job->top_p); kept++) reached += tokens[kept].weight;
     double target = number * reached, sum = 0.0;
-    int32_t found = 2;
+    int32_t found = EOS;
     for (int i = 0; i < kept; i++) {
         if (tokens[i].weight > 0.0) found = tokens[i].id; /* rounding must not choose a token of probability 0 */
         sum += tokens[i].weight;
@@ -104,6 +107,8 @@ void run_sampling(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows
             s->open[i * n_best + n].sentence = i;
             s->open[i * n_best + n].number = n;
             s->open[i * n_best + n].total = 0.0f;
+            const SentenceConstraints *c = s->sentences[i].constraints;
+            if (c) begin_progress(c, &s->open[i * n_best + n].progress);
         }
     s->rows = s->job->sentences * n_best;
     for (int position = 0; s->rows && !is_stopped(s); position++) {
@@ -118,12 +123,14 @@ void run_sampling(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows
                                             : log_probability(p, logit_of(&p->scan, r, s->drawn[r]), normalizer);
             float total = open->total + value;
             if (!(total > -INFINITY)) continue; /* NaN as well */
-            if (s->drawn[r] == 2) {
+            if (s->drawn[r] == EOS) {
                 finish_hypothesis(s, &s->sentences[open->sentence], open, total, position);
                 continue;
             }
             open->total = total;
             open->tokens[position] = s->drawn[r];
+            const SentenceConstraints *c = s->sentences[open->sentence].constraints;
+            if (c) advance_progress(s->job->spelling, c, &open->progress, s->drawn[r], &open->progress);
             Hypothesis moved = s->open[to];
             s->open[to++] = *open;
             if (to - 1 != r) *open = moved;

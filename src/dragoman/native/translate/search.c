@@ -1,8 +1,7 @@
 #include "search.h"
+#include "allocation.h"
 #include <math.h>
 #include <string.h>
-
-enum { PAD = 0, BOS = 1, EOS = 2 };
 
 void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent, float total, int length) {
     FinishedHypothesis e = {total / s->job->normalizers[length + 1], total, length, NULL, NULL};
@@ -55,8 +54,8 @@ static int add_candidate(Search *s, int count, int max_count, Candidate c) {
     return count;
 }
 
-/* Extends the rows [first, first + of->open); open ones go to s->next from `to` on. Returns their end. */
-static int extend_hypotheses(Search *s, Sentence *of, int first, int position, int to) {
+/* Writes the likeliest continuations of the rows [first, first + of->open), likeliest first, to s->candidates. */
+static int take_likeliest(Search *s, const Sentence *of, int first) {
     int count = 0, slots = of->slots;
     for (int r = first; r < first + of->open; r++) {
         const Predictions *p = &s->predictions;
@@ -74,6 +73,13 @@ static int extend_hypotheses(Search *s, Sentence *of, int first, int position, i
                 count = add_candidate(s, count, slots, (Candidate){total + value, r, best->best[i].id});
             }
     }
+    return count;
+}
+
+/* Extends the rows [first, first + of->open); open ones go to s->next from `to` on. Returns their end. */
+static int extend_hypotheses(Search *s, Sentence *of, int first, int position, int to) {
+    int has_required = of->constraints && of->constraints->required;
+    int count = has_required ? allocate_slots(s, of, first, position) : take_likeliest(s, of, first);
     int from = to;
     for (int i = 0; i < count; i++) {
         const Candidate *c = &s->candidates[i];
@@ -88,6 +94,7 @@ static int extend_hypotheses(Search *s, Sentence *of, int first, int position, i
         memcpy(child->table, parent->table, sizeof(int32_t) * (size_t)(position + 1));
         memcpy(child->tokens, parent->tokens, sizeof(int32_t) * (size_t)position);
         child->tokens[position] = c->id;
+        if (of->constraints) advance_progress(s->job->spelling, of->constraints, &parent->progress, c->id, &child->progress);
     }
     if (to > from && cannot_improve(s, of, s->next[from].total, position + 1)) to = from;
     of->open = to - from;
@@ -136,6 +143,13 @@ void write_results(const Search *s) {
             if (job->maps)
                 write_maps(s, of, e, job->maps + at * (size_t)job->recorded * (size_t)(job->max_length + 1) * (size_t)job->longest_source);
         }
+}
+
+int forbids_token(const void *search, int row, int32_t id) {
+    const Search *s = search;
+    const Hypothesis *open = &s->open[row];
+    const SentenceConstraints *c = s->sentences[open->sentence].constraints;
+    return c && c->avoided && completes_avoided(s->job->spelling, c->avoided, &open->progress, id);
 }
 
 int is_stopped(const Search *s) { return s->job->stop && __atomic_load_n(s->job->stop, __ATOMIC_RELAXED); }

@@ -13,6 +13,7 @@ typedef struct {
     int first, length, limit, slots, open, finished;
     const int32_t *prefix;
     int prefix_length;
+    const SentenceConstraints *constraints; /* NULL for none */
     FinishedHypothesis *done; /* best first */
 } Sentence;
 
@@ -22,6 +23,7 @@ typedef struct {
     int32_t sentence, number; /* the number is of a sample */
     int32_t *table;  /* its cache entries, one per position */
     int32_t *tokens;
+    Progress progress; /* toward its constraints, if there are any */
 } Hypothesis;
 
 typedef struct {
@@ -29,6 +31,14 @@ typedef struct {
     int parent;
     int32_t id;
 } Candidate;
+
+/* A candidate of a sentence with required phrases. */
+typedef struct {
+    Candidate candidate;
+    int64_t missing;     /* number of required tokens still to be written */
+    int hopeless, early; /* whether there is no room for them; whether it ends without them */
+    int number, rank;    /* in the order of the rows, and in its bank */
+} BankedCandidate;
 
 typedef struct {
     double weight;
@@ -43,6 +53,9 @@ typedef struct {
     int rows;
     Predictions predictions;
     Candidate *candidates;
+    BankedCandidate *banked; /* of one sentence with required phrases */
+    int32_t *advancing;      /* tokens that advance a required phrase */
+    Progress after;          /* of one candidate */
     int32_t **row_bans;
     int32_t *forced;       /* the token that must follow each row; -1 for none */
     int32_t *drawn;        /* the next token of each row, if it is sampled */
@@ -54,6 +67,9 @@ typedef struct {
 
 /* Keeps the attention of the heads that the job names; a Recorder of the decoder. */
 void record_heads(void *search, int kind, int layer, int row, const float *query, const KeyValues *kv);
+
+/* Whether a token would complete a phrase that the row's sentence avoids; for a VocabularyScan. */
+int forbids_token(const void *search, int row, int32_t id);
 
 /* Whether another thread has interrupted the search. */
 int is_stopped(const Search *s);

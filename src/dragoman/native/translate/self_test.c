@@ -1,6 +1,22 @@
 #include "kernels/int8_kernels.h"
 #include "translate.h"
 
+const char *instructions(void) {
+#if HAS_AMX
+    return "amx";
+#elif VNNI_ROWS
+    return "avx512_vnni";
+#elif HAS_SHORT_DOTS
+    return "avx_vnni";
+#elif NEON
+    return neon_instructions == MATRIX_PRODUCTS ? "i8mm" : neon_instructions == DOT_PRODUCTS ? "dotprod" : "portable";
+#elif defined(__AVX2__)
+    return "avx2";
+#else
+    return "portable";
+#endif
+}
+
 int self_test(void) {
     enum { K = 320, N = 64 }; /* deeper than one pass of a kernel */
     static _Alignas(64) float w[N * K], x[ROW_BLOCK * K], y[ROW_BLOCK * BLOCK];

@@ -13,6 +13,42 @@ typedef struct {
     DecoderRow *decoder_rows;
 } Batch;
 
+/* The sizes that the constraints of a batch need. */
+typedef struct {
+    size_t groups, advancing;
+    int avoid, require;
+} ConstraintSizes;
+
+static ConstraintSizes constraint_sizes(const TranslationJob *job) {
+    ConstraintSizes sizes = {0};
+    for (int i = 0; job->constraints && i < job->sentences; i++) {
+        const RequiredAutomaton *required = job->constraints[i].required;
+        sizes.avoid |= job->constraints[i].avoided != NULL;
+        if (!required) continue;
+        size_t groups = (size_t)required->groups, advancing = (size_t)required->starts + (size_t)required->max_follows;
+        sizes.require = 1;
+        sizes.groups = groups > sizes.groups ? groups : sizes.groups;
+        sizes.advancing = advancing > sizes.advancing ? advancing : sizes.advancing;
+    }
+    return sizes;
+}
+
+/* Allocates what lexical constraints need. */
+static void allocate_constraints(Region *r, Search *s, size_t rows) {
+    ConstraintSizes sizes = constraint_sizes(s->job);
+    size_t slots = (size_t)s->job->beam, each = 2 * sizes.groups;
+    s->banked = region_alloc(r, sizes.require ? sizeof(BankedCandidate) * slots * (slots + sizes.advancing) : 0);
+    s->advancing = region_alloc(r, 4 * sizes.advancing);
+    int32_t *counts = region_alloc(r, 4 * each * (2 * rows + 1));
+    if (!r->start) return;
+    s->after = (Progress){.met = counts, .reached = counts + sizes.groups};
+    for (size_t i = 0; i < 2 * rows; i++) {
+        int32_t *met = counts + each * (i + 1);
+        (i < rows ? &s->open[i] : &s->next[i - rows])->progress = (Progress){.met = met, .reached = met + sizes.groups};
+    }
+    s->predictions.scan.forbids = sizes.avoid ? forbids_token : NULL;
+}
+
 /* Allocates every array of a call in one region; called once to count bytes and once to allocate. */
 static void allocate_batch(Worker *w, Search *s, Batch *b) {
     const TranslationJob *job = s->job;
@@ -53,13 +89,14 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     int32_t *tables = region_alloc(r, job->maps ? 4 * (size_t)job->sentences * slots * steps : 0);
     s->recorded = region_alloc(r, job->maps ? sizeof(float) * rows * (steps - 1) * (size_t)job->recorded * width : 0);
     s->weights = region_alloc(r, job->maps ? sizeof(float) * heads * width : 0);
+    allocate_constraints(r, s, rows);
     if (!r->start) return;
     if (!stored) p->stored = NULL;
     for (size_t i = 0; i < rows * threads; i++) p->scan.best[i].best = tokens + i * slots;
     for (size_t i = 0; i < rows; i++) {
         s->row_bans[i] = bans + i * ban_size;
-        s->open[i] = (Hypothesis){.table = histories + 4 * i * steps, .tokens = histories + (4 * i + 1) * steps};
-        s->next[i] = (Hypothesis){.table = histories + (4 * i + 2) * steps, .tokens = histories + (4 * i + 3) * steps};
+        s->open[i].table = histories + 4 * i * steps, s->open[i].tokens = histories + (4 * i + 1) * steps;
+        s->next[i].table = histories + (4 * i + 2) * steps, s->next[i].tokens = histories + (4 * i + 3) * steps;
     }
     for (size_t i = 0; i < (size_t)job->sentences * slots; i++) {
         finished[i].tokens = done + i * steps;
@@ -71,16 +108,8 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
 /* Reserves the memory of the further models of an ensemble; -1 if it runs out. */
 static int prepare_others(Worker *const *workers, int models, const Batch *b, int max_length) {
     for (int i = 1; i < models; i++) {
-        Worker *w = workers[i];
-        Region kept = w->region;
-        w->region = (Region){0};
-        allocate_activations(w, b->tokens, b->rows, b->longest_source);
-        size_t bytes = w->region.used;
-        w->region = kept;
-        if (reserve_memory(w, bytes, (size_t)b->rows * (size_t)(max_length + 1))) return -1;
-        if (extend_position_codes(w, max_int(b->longest_source, max_length + 1))) return -1;
-        w->region.used = 0;
-        allocate_activations(w, b->tokens, b->rows, b->longest_source);
+        if (prepare_worker(workers[i], b->tokens, b->rows, b->longest_source, (size_t)b->rows * (size_t)(max_length + 1))) return -1;
+        if (extend_position_codes(workers[i], max_int(b->longest_source, max_length + 1))) return -1;
     }
     return 0;
 }
@@ -107,18 +136,20 @@ int translate(Worker *w, const TranslationJob *job) {
 
     Predictions *p = &s.predictions;
     p->workers = workers, p->models = job->models, p->mean = job->mean, p->forced = s.forced;
-    p->scan = (VocabularyScan){.projection = &m->projection, .in = &w->input, .vocabulary = m->config.target_vocabulary,
+    p->scan = (VocabularyScan){.vocabulary = m->config.target_vocabulary,
                                .keep = job->sampled ? 1 : job->beam, .best = p->scan.best, .part = p->scan.part,
-                               .banned = (const int32_t *const *)s.row_bans};
+                               .banned = (const int32_t *const *)s.row_bans, .forbids = p->scan.forbids, .search = &s};
     const int32_t *prefix = job->prefix;
     for (int i = 0, token = 0; i < job->sentences; i++) {
         Sentence *of = &s.sentences[i];
         *of = (Sentence){.first = token, .length = job->source_lengths[i], .limit = job->limits[i], .slots = job->beam,
-                         .open = 1, .prefix = prefix, .prefix_length = prefix ? job->prefix_lengths[i] : 0, .done = of->done};
+                         .open = 1, .prefix = prefix, .prefix_length = prefix ? job->prefix_lengths[i] : 0, .done = of->done,
+                         .constraints = job->constraints ? &job->constraints[i] : NULL};
         if (prefix) prefix += of->prefix_length;
         for (int j = 0; j < of->length; j++, token++) b.at[token] = j, b.first[token] = of->first, b.length[token] = of->length;
         s.open[i].total = 0.0f;
         s.open[i].sentence = i;
+        if (of->constraints) begin_progress(of->constraints, &s.open[i].progress);
     }
     s.rows = job->sentences;
     tiles_begin();

@@ -12,3 +12,6 @@ EXPORT int translate(Worker *w, const TranslationJob *job);
 
 /* Checks each kernel against plain sums; returns 0 if all are correct. Run in a child process before the library is used. */
 EXPORT int self_test(void);
+
+/* The instructions of its int8 products, by the names of native/variants.py. */
+EXPORT const char *instructions(void);

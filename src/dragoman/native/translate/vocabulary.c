@@ -20,6 +20,10 @@ static int is_banned(const int32_t *banned, int32_t id) {
     return 0;
 }
 
+int is_excluded(const VocabularyScan *s, int row, int32_t id) {
+    return is_banned(s->banned[row], id) || (s->forbids && s->forbids(s->search, row, id));
+}
+
 /* The rare case: some logits are among the best so far, or far above the part's reference. */
 static __attribute__((noinline)) void update_best(const VocabularyScan *s, int row, BestTokens *b, PartSum *p,
                                                   const float *logits, int32_t id) {
@@ -28,7 +32,7 @@ static __attribute__((noinline)) void update_best(const VocabularyScan *s, int r
             p->sum *= exp_of(splat(p->reference - logits[i]));
             p->reference = logits[i];
         }
-        if (logits[i] > b->threshold && !is_banned(s->banned[row], id + i)) keep_token(b, s->keep, logits[i], id + i);
+        if (logits[i] > b->threshold && !is_excluded(s, row, id + i)) keep_token(b, s->keep, logits[i], id + i);
     }
 }
 
@@ -125,9 +129,11 @@ float logit_of(const VocabularyScan *s, int row, int32_t id) {
         return sum + l->bias[id];
     }
     int32_t sum = 0;
-    for (int i = 0; i < l->k; i++) {
-        int8_t a = s->in->q[row * row_pitch(l->k) + i];
-        sum += (int8_t)(s->in->unsigned_bytes ? a ^ -128 : a) * l->w8[block + weight_offset(i / 4, column) + i % 4];
+    int8_t offset = s->in->unsigned_bytes ? -128 : 0;
+    const int8_t *a = s->in->q + (size_t)row * row_pitch(l->k);
+    for (int g = 0; g < l->k / 4; g++, a += 4) {
+        const int8_t *w = l->w8 + block + weight_offset(g, column);
+        for (int i = 0; i < 4; i++) sum += (int8_t)(a[i] ^ offset) * w[i];
     }
     return (float)sum * (s->in->scale[row] * l->scale[id]) + l->bias[id];
 }

@@ -7,6 +7,8 @@ The vocabulary is split into PARTS fixed parts with one sum each, so threads can
 
 #define PARTS 8
 
+enum { PAD, BOS, EOS }; /* ids of special tokens */
+
 typedef struct {
     float value;
     int32_t id;
@@ -32,6 +34,8 @@ typedef struct {
     BestTokens *best; /* [thread][row] */
     PartSum *part; /* [part][row] */
     const int32_t *const *banned; /* for each row: the number of banned ids, then the ids */
+    int (*forbids)(const void *search, int row, int32_t id); /* forbids further ids; NULL for none */
+    const void *search;
     const float *stored; /* [row][pitch], values to scan instead of the projection's; NULL for none */
     size_t pitch;
 } VocabularyScan;
@@ -44,6 +48,9 @@ void scan_vocabulary(VocabularyScan *s, ThreadPool *pool);
 
 /* log of the sum of e^logit over the whole vocabulary. */
 float log_normalizer(const VocabularyScan *s, int row);
+
+/* Whether an id is banned or forbidden. */
+int is_excluded(const VocabularyScan *s, int row, int32_t id);
 
 /* A single logit, bit-identical to the scan's. */
 float logit_of(const VocabularyScan *s, int row, int32_t id);

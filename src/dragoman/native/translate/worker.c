@@ -4,8 +4,8 @@
 #include "kernels/int8_kernels.h"
 
 Worker *worker_new(const Model *m) {
-    Worker *w = NULL;
-    if (posix_memalign((void **)&w, 64, sizeof *w)) return NULL;
+    Worker *w = alloc_aligned(sizeof *w);
+    if (!w) return NULL;
     memset(w, 0, sizeof *w);
     w->model = m;
     w->half = HALF && m->config.quantized;
@@ -17,8 +17,8 @@ void worker_free(Worker *w) {
     if (!w) return;
     region_close(&w->region);
     region_close(&w->cache_region);
-    free(w->positions);
-    free(w);
+    free_aligned(w->positions);
+    free_aligned(w);
 }
 
 void allocate_activations(Worker *w, int tokens, int rows, int longest_table) {
@@ -54,5 +54,17 @@ int reserve_memory(Worker *w, size_t bytes, size_t entries) {
     size_t cache_bytes = entries * w->entry_bytes * (size_t)w->model->config.decoder_layers;
     if (region_reserve(&w->region, bytes) || region_reserve(&w->cache_region, cache_bytes)) return -1;
     w->cache = w->cache_region.start;
+    return 0;
+}
+
+int prepare_worker(Worker *w, int tokens, int rows, int longest_table, size_t entries) {
+    Region kept = w->region;
+    w->region = (Region){0};
+    allocate_activations(w, tokens, rows, longest_table);
+    size_t bytes = w->region.used;
+    w->region = kept;
+    if (reserve_memory(w, bytes, entries)) return -1;
+    w->region.used = 0;
+    allocate_activations(w, tokens, rows, longest_table);
     return 0;
 }

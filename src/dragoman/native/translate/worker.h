@@ -36,3 +36,6 @@ void allocate_activations(Worker *w, int tokens, int rows, int longest_table);
 
 /* Reserves the regions of a batch, which are kept between calls, to reuse their pages; -1 if memory runs out. */
 int reserve_memory(Worker *w, size_t bytes, size_t entries);
+
+/* Does both, for a worker that needs no other memory; -1 if it runs out. */
+int prepare_worker(Worker *w, int tokens, int rows, int longest_table, size_t entries);

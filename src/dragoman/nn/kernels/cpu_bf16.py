@@ -26,10 +26,10 @@ def has_bfloat16_matmul() -> bool:
 
 @cache
 def _kernel() -> Any:
-    """The C function, built for dot products if the system denies this process the tile registers."""
-    code = library("gemm", "-fopenmp")
+    """The C function, for dot products if the system denies this process the tile registers."""
+    code = library("gemm")
     if code is not None and code.request_tiles() != 0:
-        code = library("gemm", "-fopenmp", "-mno-amx-bf16")
+        code = library("gemm", tiles=False)
     if code is None:
         return None
     long, pointer, flag = ctypes.c_long, ctypes.c_void_p, ctypes.c_int
@@ -85,12 +85,14 @@ class Bf16LinearFunction(torch.autograd.Function):
         return y.view(*x.shape[:-1], outs)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """The gradients of x, weight and bias."""
         x, weight = ctx.saved_tensors
         (outs, ins), rows = weight.shape, x.shape[:-1].numel()
         dy, flat = dy.reshape(rows, outs), x.reshape(rows, ins)
-        dx, dweight = x.new_empty(rows, ins), torch.empty_like(weight)
+        dx, dweight = x.new_empty(rows, ins), None
         cpu_bf16_matmul(dy, weight, dx)
-        cpu_bf16_matmul(dy.T, flat, dweight)
+        if ctx.needs_input_grad[1]:  # not if it is frozen
+            dweight = torch.empty_like(weight)
+            cpu_bf16_matmul(dy.T, flat, dweight)
         return dx.view(x.shape), dweight, dy.sum(0) if ctx.has_bias else None

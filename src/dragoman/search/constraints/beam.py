@@ -32,8 +32,8 @@ class BatchAutomata:
         self.delta = torch.from_numpy(np.concatenate(moved)).to(device).flatten()
         if device not in spelling.copies:
             spelling.copies[device] = [
-                torch.from_numpy(table).to(device)
-                for table in (spelling.stream, spelling.first, spelling.last, BETWEEN.astype(np.int64))
+                torch.from_numpy(table).to(device, torch.long)
+                for table in (spelling.stream, spelling.first, spelling.last, BETWEEN)
             ]
         copies: list[Tensor] = spelling.copies[device]
         self.stream, self.first, self.last, self.between = copies
@@ -64,7 +64,7 @@ class AvoidedMask:
         numbers = {key: number for number, key in enumerate(distinct, 1)}
         self.tables = [*distinct.values()]
         spelling = self.tables[0].spelling
-        deltas = [empty_automaton(), *(one.automaton.delta for one in self.tables)]
+        deltas = [empty_automaton(), *(one.delta for one in self.tables)]
         self.automata = BatchAutomata(deltas, spelling, device)
         self.owners = [numbers.get(id(p.avoided), 0) if p is not None else 0 for p in tables]
         self.states = self.automata.starts[torch.tensor(self.owners, device=device)]
@@ -135,7 +135,7 @@ class BeamAllocator:
         spelling = next(one.spelling for one in tables if one is not None)
         there: dict[int, RequiredTables] = {id(one): one for one in required if one is not None}
         self.automata = automata = BatchAutomata(
-            [empty_automaton(), *(one.automaton.delta for one in there.values())], spelling, device
+            [empty_automaton(), *(one.delta for one in there.values())], spelling, device
         )
         numbers = {key: number for number, key in enumerate(there, 1)}
         owners = torch.tensor([numbers.get(id(one), 0) for one in required], device=device)
@@ -146,7 +146,7 @@ class BeamAllocator:
             rows = [np.zeros((1, groups), np.int64)]
             rows += [np.atleast_2d(getattr(one, of)) for one in there.values()]
             rows = [np.pad(row, ((0, 0), (0, groups - row.shape[1]))) for row in rows]
-            return torch.from_numpy(np.concatenate(rows)).to(device)
+            return torch.from_numpy(np.concatenate(rows)).to(device, torch.long)
 
         self.length, self.credit = table("length"), table("credit")  # [S, G]
         self.ending = self.length.any(1)
@@ -156,10 +156,12 @@ class BeamAllocator:
         for number, one in enumerate(there.values(), 1):
             nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
         self.nested = nested.to(device)[owners]
-        follows = [[], *(after for one in there.values() for after in one.follows)]
+        follows: list[list[list[int]]] = [[]]
+        for one in there.values():
+            follows += [part.tolist() for part in np.split(one.follows, one.first_follow[1:-1])]
         self.follows = pad_rows([[token for token, _ in after] for after in follows], device)
         self.followed = pad_rows([[group for _, group in after] for after in follows], device)
-        starts = [[], *(one.starts for one in there.values())]
+        starts: list[list[list[int]]] = [[], *(one.starts.tolist() for one in there.values())]
         columns = [pad_rows([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
         self.starts, self.started, self.anywhere = columns[0], columns[1], columns[2].bool()
         n = len(tables)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, chain, islice, permutations
 from threading import Lock
 from typing import Final, Generic, TypeVar
@@ -46,8 +47,9 @@ class RequiredTables:
     `length [S, G]` is the number of symbols of the phrase that ends in a state, 0 where none does. `needed [G]` is how
     often each must occur, `min_tokens [G]` the fewest tokens that write it after any text, and `nested [G, G]` how
     often the first occurs inside the second. `credit [S, G]` is how many of these tokens a state has already written,
-    `saved [G]` how many fewer suffice after a space or a bracket. `follows` are the next tokens in a state, with their
-    phrase, and `starts` the first tokens, with whether they may follow any text.
+    `saved [G]` how many fewer suffice after a space or a bracket. `follows [F, 2]` are the next tokens, with their
+    phrase; those in state s begin at `first_follow[s]`. `starts [N, 3]` are the first tokens, with their phrase and
+    whether they may follow any text.
     """
 
     def __init__(
@@ -65,34 +67,46 @@ class RequiredTables:
             spelled = [
                 some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelled, strict=True)
             ]
-        self.starts = [*dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])]
-        self.needed = np.array([phrase.total for phrase in required], np.int64)
+        starts = dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])
+        self.starts: IntArray = np.array([*starts], np.int32)
+        self.needed = np.array([phrase.total for phrase in required], np.int32)
         fewest = [min(len(way.tokens) for way in found if way.anywhere) for found in spelled]
-        self.min_tokens = np.array(fewest, np.int64)
-        self.saved = self.min_tokens - [min(len(way.tokens) for way in found) for found in spelled]
-        self.nested: IntArray = np.zeros((len(required), len(required)), np.int64)
+        self.min_tokens = np.array(fewest, np.int32)
+        self.saved = self.min_tokens - np.array([min(len(way.tokens) for way in found) for found in spelled], np.int32)
+        self.nested: IntArray = np.zeros((len(required), len(required)), np.int32)
         for g, h in permutations(groups, 2):
             self.nested[g, h] = min_occurrences(required[g].phrases, required[h].phrases)
-        self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
-        machine.delta[:, NOTHING] = np.arange(len(machine))
-        self.length: IntArray = np.zeros((len(machine), len(required)), np.int64)
-        self.credit = self.length.copy()
+        machine = Automaton([*chain.from_iterable(patterns)])
+        self.transitions = machine.transitions()
+        length = [[0] * len(required) for _ in range(len(machine))]
+        credit = [[0] * len(required) for _ in range(len(machine))]
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
         paths = iter(machine.paths)
         for (_, g), found, variants in zip(phrases, ways, patterns, strict=True):
             for path in islice(paths, len(variants)):
-                self.length[path[-1], g] = len(variants[0]) - 2
+                length[path[-1]][g] = len(variants[0]) - 2
                 for left, state, tokens in ((*step, way.tokens) for way in found for step in way.remaining(path)):
-                    self.credit[state, g] = max(self.credit[state, g], self.min_tokens[g] - left)
+                    credit[state][g] = max(credit[state][g], fewest[g] - left)
                     if left:
                         follows[state][tokens[-left], g] = None
         for state in machine.order[1:]:  # a state has also written the prefixes that are its suffixes
-            shorter = machine.shorter[state]
-            own, other = self.length[state], self.length[shorter]
-            self.length[state] = np.where((own > 0) & (other > 0), np.minimum(own, other), np.maximum(own, other))
-            self.credit[state] = np.maximum(self.credit[state], self.credit[shorter])
-            follows[state] |= follows[shorter]
-        self.follows = [[*after] for after in follows]
+            if shorter := machine.shorter[state]:
+                for g, (own, other) in enumerate(zip(length[state], length[shorter], strict=True)):
+                    length[state][g] = min(own, other) if own and other else max(own, other)
+                credit[state] = [*map(max, credit[state], credit[shorter])]
+                follows[state] |= follows[shorter]
+        self.length: IntArray = np.array(length, np.int32)
+        self.credit: IntArray = np.array(credit, np.int32)
+        flat = [number for after in follows for follow in after for number in follow]
+        self.follows: IntArray = np.array(flat, np.int32).reshape(-1, 2)
+        self.first_follow: IntArray = np.array([0, *accumulate(map(len, follows))], np.int32)
+
+    @cached_property
+    def delta(self) -> IntArray:
+        """The state after each symbol `[S, SYMBOLS]`."""
+        delta = self.transitions.table(SYMBOLS)
+        delta[:, NOTHING] = np.arange(len(delta))
+        return delta
 
     @staticmethod
     def _ways(phrase: str, spelling: Spelling, pattern: list[int]) -> Iterator[PhraseTokens]:
@@ -115,16 +129,23 @@ class AvoidedTables:
 
     def __init__(self, phrases: Sequence[str], spelling: Spelling) -> None:
         self.phrases, self.spelling = phrases, spelling
-        self.automaton = machine = Automaton([*map(spelling.opened, phrases)], SYMBOLS)
-        machine.delta[:, NOTHING] = np.arange(len(machine))
-        machine.delta[:, UNCLEAR] = machine.delta[:, EDGE]
-        self.full: NDArray[np.bool_] = np.zeros(len(machine), np.bool_)
+        machine = Automaton([*map(spelling.opened, phrases)])
+        self.transitions, self.depth = machine.transitions(), np.array(machine.depth, np.int32)
+        full = [False] * len(machine)
         for path in machine.paths:
-            self.full[path[-1]] = True
+            full[path[-1]] = True
         for state in machine.order[1:]:
-            self.full[state] |= self.full[machine.shorter[state]]
-        self.writing = np.flatnonzero(spelling.stream[:, 0] != NOTHING)
+            full[state] |= full[machine.shorter[state]]
+        self.full: NDArray[np.bool_] = np.array(full, np.bool_)
         self.memory: dict[tuple[int, int], IntArray] = {}
+
+    @cached_property
+    def delta(self) -> IntArray:
+        """The state after each symbol `[S, SYMBOLS]`; unclear boundaries count as boundaries."""
+        delta = self.transitions.table(SYMBOLS)
+        delta[:, NOTHING] = np.arange(len(delta))
+        delta[:, UNCLEAR] = delta[:, EDGE]
+        return delta
 
     def forbidden(self, state: int, last: int) -> IntArray:
         """The tokens forbidden in a state, after text whose last character is of the kind `last`."""
@@ -135,18 +156,19 @@ class AvoidedTables:
 
     def _hits(self, state: int, last: int) -> IntArray:
         """Tokens that complete a phrase; in states other than 0, only a phrase already begun."""
-        stream, tokens, hits = self.spelling.stream, self.writing, []
+        stream, hits = self.spelling.stream, []
+        tokens = np.flatnonzero(stream[:, 0] != NOTHING)  # those that write something
         boundary = BETWEEN[last, self.spelling.first[tokens]]
-        states = self.automaton.delta[state, boundary]
+        states = self.delta[state, boundary]
         read = (boundary != NOTHING).astype(np.int64)
         for column in range(stream.shape[1] - 1):
-            states, after = self.automaton.delta[states, stream[tokens, column]], stream[tokens, column + 1]
+            states, after = self.delta[states, stream[tokens, column]], stream[tokens, column + 1]
             read += 1
             hit = self.full[states] & (after >= EDGE)  # an edge, or the end of the token
             hits.append(tokens[hit])
             going = ~hit & (after != NOTHING)
             if state:
-                going &= self.automaton.depth[states] > read  # the rest is covered by state 0
+                going &= self.depth[states] > read  # the rest is covered by state 0
             tokens, states, read = tokens[going], states[going], read[going]
             if not len(tokens):
                 break
@@ -159,7 +181,7 @@ class AvoidedTables:
             if token in self.forbidden(state, last):
                 return True
             for symbol in symbols:
-                state = int(self.automaton.delta[state, symbol])
+                state = int(self.delta[state, symbol])
             last = int(self.spelling.last[token])
         return False
 
@@ -177,11 +199,12 @@ class AvoidedTables:
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Least-recently-used cache, bounded by the total number of automaton states: each takes a kilobyte."""
+    """Least-recently-used cache, bounded by the total number of automaton states: each takes up to a kilobyte."""
 
     def __init__(self, states: Callable[[Value], int]) -> None:
         self.states = states
         self.entries: OrderedDict[Key, Value] = OrderedDict()
+        self.held = 0  # states of all entries
         self.lock = Lock()
 
     def get(self, key: Key, create: Callable[[], Value]) -> Value:
@@ -192,10 +215,12 @@ class BoundedCache(Generic[Key, Value]):
                 return self.entries[key]
         found = create()
         with self.lock:
+            if key in self.entries:  # another thread was faster
+                return self.entries[key]
             self.entries[key] = found
-            held = sum(map(self.states, self.entries.values()))
-            while len(self.entries) > 1 and (held > MAX_STATES or len(self.entries) > MAX_CACHED_TABLES):
-                held -= self.states(self.entries.popitem(last=False)[1])
+            self.held += self.states(found)
+            while len(self.entries) > 1 and (self.held > MAX_STATES or len(self.entries) > MAX_CACHED_TABLES):
+                self.held -= self.states(self.entries.popitem(last=False)[1])
         return found
 
 
@@ -210,7 +235,7 @@ class ConstraintTables:
     @property
     def states(self) -> int:
         """Number of states of the automaton for required phrases."""
-        return 0 if self.required is None else len(self.required.automaton)
+        return 0 if self.required is None else len(self.required.transitions)
 
 
 BatchConstraints = Sequence[ConstraintTables | None]  # one for each sentence
@@ -222,7 +247,9 @@ class ConstraintCompiler:
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
         self._compiled: BoundedCache[Constraints, ConstraintTables] = BoundedCache(lambda tables: tables.states)
-        self._avoided: BoundedCache[tuple[str, ...], AvoidedTables] = BoundedCache(lambda tables: len(tables.automaton))
+        self._avoided: BoundedCache[tuple[str, ...], AvoidedTables] = BoundedCache(
+            lambda tables: len(tables.transitions)
+        )
 
     def compile_avoided(self, phrases: tuple[str, ...]) -> AvoidedTables:
         """The tables of avoided phrases."""

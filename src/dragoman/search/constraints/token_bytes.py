@@ -60,7 +60,7 @@ class Spelling:
         bytes_ = [widths[i] == 1 and len(names[i]) == len("<0x00>") for i in range(size)]
         learned = [i >= N_SPECIAL and widths[i] > 0 and not bytes_[i] for i in range(size)]
         self.known = frozenset(character for i in range(size) if learned[i] for character in texts[i])
-        self.first: NDArray[Any] = np.full(size, SILENT, np.int64)
+        self.first: NDArray[Any] = np.full(size, SILENT, np.int8)
         self.last = self.first.copy()
         rows: list[list[int]] = []
         for i, text in enumerate(texts):
@@ -78,7 +78,7 @@ class Spelling:
         self.copies: dict[Any, list[Any]] = {}  # the tables on each search device
         self.first[EOS] = OTHER  # the end of the text is a boundary, although it writes nothing
         longest = max(map(len, rows)) + 1  # the last column is always NOTHING
-        self.stream: NDArray[Any] = np.full((size, longest), NOTHING, np.int64)
+        self.stream: NDArray[Any] = np.full((size, longest), NOTHING, np.int16)
         for i, row in enumerate(rows):
             self.stream[i, : len(row)] = row
 
@@ -117,7 +117,8 @@ class Spelling:
         last = OTHER
         for token in tokens:
             boundary = int(BETWEEN[last, self.first[token]])
-            yield [symbol for symbol in (boundary, *self.stream[token].tolist()) if symbol != NOTHING]
+            written = self.stream[token].tolist()
+            yield [boundary] * (boundary != NOTHING) + written[: written.index(NOTHING)]
             last = last if self.last[token] == SILENT else int(self.last[token])
 
 

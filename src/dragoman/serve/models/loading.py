@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,9 @@ from typing import Any
 
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
+from dragoman.modeldir.adapter import find_adapter, read_adapter_info
 from dragoman.modeldir.info import language_codes, read_info
+from dragoman.modeldir.layout import WEIGHTS, hashed_files
 from dragoman.modeldir.locate import find_model, model_name
 from dragoman.search.types import Sampling, Search
 from dragoman.serve.models.served_model import ServedModel
@@ -27,12 +29,7 @@ def model_directories(models: Sequence[str]) -> dict[str, Path]:
     """Map names to directories; each argument is NAME=DIRECTORY, or a directory or model name."""
     found: dict[str, Path] = {}
     for model in models:
-        name, equals, location = model.partition("=")
-        if not equals or Path(model).is_dir():
-            name, location = "", model
-        if not location:
-            message = f"{model!r} has no directory; write NAME=DIRECTORY, such as en-de=my-model"
-            raise SearchError(message, code="missing_option")
+        name, location = split_name(model)
         directory = find_model(location)
         name = name or model_name(directory)
         if name in found:
@@ -40,6 +37,37 @@ def model_directories(models: Sequence[str]) -> dict[str, Path]:
             raise SearchError(message, code="duplicate_name")
         found[name] = directory
     return found
+
+
+def adapter_directories(adapters: Sequence[str], models: Mapping[str, Path]) -> dict[str, tuple[Path, Path]]:
+    """Map names to (base, adapter); each argument is NAME=DIRECTORY, or a directory or name of an adapter.
+
+    The base of an adapter is the served model with the weights that it was trained on.
+    """
+    found: dict[str, tuple[Path, Path]] = {}
+    for given in adapters:
+        name, location = split_name(given)
+        directory = find_model(location, "adapter")
+        name = name or model_name(directory)
+        if name in found or name in models:
+            message = f"two models have the name {name!r}; give the adapter another: --adapter NAME={location}"
+            raise SearchError(message, code="duplicate_name")
+        wanted = read_adapter_info(directory).base_weights
+        bases = [base for base in models.values() if hashed_files(base)[WEIGHTS][1] == wanted]
+        base = bases[0] if bases else next(iter(models.values()))
+        found[name] = base, find_adapter(directory, base)  # the error names both, if there is no base
+    return found
+
+
+def split_name(given: str) -> tuple[str, str]:
+    """The name, if any, and the location of NAME=DIRECTORY."""
+    name, equals, location = given.partition("=")
+    if not equals or Path(given).is_dir():
+        name, location = "", given
+    if not location:
+        message = f"{given!r} has no directory; write NAME=DIRECTORY, such as en-de=my-model"
+        raise SearchError(message, code="missing_option")
+    return name, location
 
 
 def load_served_model(
@@ -79,7 +107,7 @@ def load_served_model(
         sources if targets else (),
         partial(forced_attention, translator),
         lambda text: len(translator.source.encode(text)),
-        lambda search: translator.engines.for_request(EngineRequest(search)).capabilities.concurrent,
+        lambda request: translator.engines.for_request(request).capabilities.concurrent,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, Unpack
 
-from dragoman.search.types import Search
+from dragoman.engines.base import EngineRequest
 from dragoman.serve.errors import RequestError
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.result import Translation
@@ -38,7 +38,7 @@ class ServedModel:
     sources: tuple[str, ...] = ()  # if the model lists them
     forced: ForcedAttention | None = field(default=None, repr=False)
     count_tokens: Callable[[str], int] | None = field(default=None, repr=False)  # of a source; None if unknown
-    is_concurrent: Callable[[Search], bool] = field(default=lambda _: False, repr=False)  # see `Capabilities`
+    is_concurrent: Callable[[EngineRequest], bool] = field(default=lambda _: False, repr=False)  # see `Capabilities`
 
     @property
     def pairs(self) -> list[tuple[str | None, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dragoman.engines.base import EngineRequest
 from dragoman.errors import DragomanError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Search, StopFlag
@@ -48,7 +49,7 @@ class BatchSettings:
     @property
     def is_concurrent(self) -> bool:
         """Whether other batches can be translated while these sentences are searched."""
-        return self.constraints is None and self.model.is_concurrent(self.search)
+        return self.model.is_concurrent(EngineRequest(self.search, constraints=self.constraints is not None))
 
     @property
     def is_search_only(self) -> bool:

@@ -86,7 +86,7 @@ class WhitespaceSegmenter:
         goes_on = [*(not token.startswith(MARK) for token in displayed[1:]), False]
         return [
             token.removeprefix(MARK) + (SEPARATOR if more else "")
-            for token, more in zip(displayed, goes_on, strict=True)
+            for token, more in zip(displayed, goes_on, strict=False)  # without tokens, there is no last one
         ]
 
 

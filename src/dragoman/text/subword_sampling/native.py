@@ -40,8 +40,8 @@ class NativeSampler:
 
     @classmethod
     def build(cls, kind: str, table: TokenTable, scores: Sequence[float]) -> NativeSampler | None:
-        """The sampler, or None without a C compiler; built without fused multiply-add, to match Python's numbers."""
-        code = library("subword_sampling", "-ffp-contract=off")
+        """The sampler, or None if its library is not available."""
+        code = library("subword_sampling")
         return None if code is None else cls(declare_functions(code), kind, table, scores)
 
     def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:

@@ -60,6 +60,12 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
     """
     checkpoints = checkpoints_of(run)
     recipe, info, tokenizers = describe_run(run)
+    if recipe.train.lora:
+        raise TrainingError(
+            f"{run} trains adapters, whose checkpoints are not models; use its adapter with --adapter, or "
+            "`dragoman merge` several adapted models and average those",
+            code="wrong_model_kind",
+        )
     if steps:
         chosen, known = sorted(set(steps)), checkpoints.steps()
         missing = [step for step in chosen if step not in known]

@@ -83,7 +83,7 @@ def shardable_parts(layer: nn.Module) -> list[nn.Module]:
 
 def should_shard(recipe: TrainRecipe, model: nn.Module, ranks: Ranks) -> bool:
     """Whether to shard: by the recipe, or with "auto" if weights, gradients and optimizer would crowd a GPU."""
-    if ranks.world == 1 or recipe.parallel == "ddp":
+    if ranks.world == 1 or recipe.parallel == "ddp" or recipe.lora:
         return False
     if recipe.parallel == "fsdp":
         if recipe.optimizer == "muon":

@@ -64,7 +64,7 @@ class ProjectedCrossEntropy(torch.autograd.Function):
         n, vocabulary = len(hidden_ND), len(weight_VD)
         mean_weight = weight_VD.mean(0)
         grad_hidden = torch.empty_like(hidden_ND)
-        grad_weight = torch.zeros_like(weight_VD)
+        grad_weight = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None  # not if it is frozen
         plain, even = hidden_ND.new_empty(n), hidden_ND.new_empty(n)
         rows = max(1, min(n, CPU_ROWS))
         tables = hidden_ND.new_empty(2, rows, vocabulary)  # allocated once: fresh memory is slow
@@ -79,18 +79,20 @@ class ProjectedCrossEntropy(torch.autograd.Function):
             even[here] = plain[here] + of_label - h @ mean_weight  # logsumexp - mean logit
             difference = log_p.exp_().scatter_(-1, labels, smoothing - 1, reduce="add")
             matmul_into(difference, weight_VD, grad_hidden[here])
-            matmul_into(difference.T, h, grad_weight, add=True)
+            if grad_weight is not None:
+                matmul_into(difference.T, h, grad_weight, add=True)
         grad_hidden.sub_(mean_weight, alpha=smoothing)
-        grad_weight.sub_(hidden_ND.sum(0), alpha=smoothing / vocabulary)
+        if grad_weight is not None:
+            grad_weight.sub_(hidden_ND.sum(0), alpha=smoothing / vocabulary)
         ctx.save_for_backward(grad_hidden, grad_weight)
         plain_sum = plain.sum()
         ctx.mark_non_differentiable(plain_sum)
         return torch.lerp(plain, even, smoothing).sum(), plain_sum
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad, grad_weight * grad, None, None
+        return grad_hidden * grad, None if grad_weight is None else grad_weight * grad, None, None
 
 
 class TranslationLoss(nn.Module):

@@ -33,13 +33,15 @@ class Optimizer:
                 self.inner = [torch.optim.AdamW(parameters, fused=fused, **common)]
             case "muon":
                 inside = [
-                    p for n, p in model.named_parameters() if p.dim() == 2 and "tables" not in n and "table" not in n
+                    p
+                    for n, p in model.named_parameters()
+                    if p.requires_grad and p.dim() == 2 and "tables" not in n and "table" not in n
                 ]
                 chosen = {id(p) for p in inside}
                 others = [p for p in parameters if id(p) not in chosen]
                 self.inner = [
                     torch.optim.Muon(inside, lr=0.0, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"),
-                    torch.optim.AdamW(others, fused=fused, **common),
+                    *([torch.optim.AdamW(others, fused=fused, **common)] if others else []),
                 ]
 
     def step(self, learning_rate: float) -> None:

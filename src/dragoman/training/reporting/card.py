@@ -92,6 +92,16 @@ def target_language_usage(targets: Sequence[str], splits: Mapping[str, Any]) -> 
     return f"\nIt translates into {pairs}: `dragoman translate --to {targets[0]}`."
 
 
+def adapter_usage(recipe: Recipe, base: BaseModel | None) -> str:
+    """How to use an adapter; nothing for a whole model."""
+    if not recipe.train.lora or base is None:
+        return ""
+    return (
+        f"\nThis is a LoRA adapter of rank {recipe.train.lora}: use it with its base model, as in\n"
+        f"`dragoman translate {base.name} --adapter ...`."
+    )
+
+
 def training_card(
     recipe: Recipe,
     prepared: Prepared,
@@ -130,7 +140,7 @@ Pairs: {splits}.
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
 {layer_details(model)}, dropout {model.dropout}; {recipe.text.kind} tokens.
 All settings are in recipe.toml.{tree_usage(model)}{target_language_usage(recipe.text.targets, manifest["splits"])}
-The weights are {weights}.
+The weights are {weights}.{adapter_usage(recipe, base)}
 
 ## Scores on the validation set
 

@@ -208,8 +208,9 @@ class EagerSteps:
         """Update the moving average of the weights."""
         if self.ema:
             with torch.no_grad():
-                for name, parameter in self.model.named_parameters():
-                    local_shard(self.ema[name]).lerp_(local_shard(parameter), 1 - self.recipe.ema)
+                weights = dict(self.model.named_parameters())
+                for name, average in self.ema.items():
+                    local_shard(average).lerp_(local_shard(weights[name]), 1 - self.recipe.ema)
 
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # of mallopt(3)

@@ -136,8 +136,8 @@ def test_float32_outside_of_the_block() -> None:
 
 
 def test_where_tiles_are_refused_dot_products_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(name: str, *flags: str) -> SimpleNamespace:
-        return SimpleNamespace(product=SimpleNamespace(flags=flags), request_tiles=lambda: -int(len(flags) == 1))
+    def made(name: str, tiles: bool = True) -> SimpleNamespace:
+        return SimpleNamespace(product=SimpleNamespace(tiles=tiles), request_tiles=lambda: -int(tiles))
 
     monkeypatch.setattr(module, "library", made)
-    assert "-mno-amx-bf16" in module._kernel.__wrapped__().flags
+    assert not module._kernel.__wrapped__().tiles

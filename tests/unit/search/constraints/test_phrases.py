@@ -150,11 +150,13 @@ def test_constraints_of_all_texts_of_each_and_by_terms_are_merged() -> None:
     text=st.lists(st.integers(0, 2), max_size=20),
 )
 def test_the_automaton_is_in_the_longest_end_that_begins_a_pattern(patterns: list[list[int]], text: list[int]) -> None:
-    machine = Automaton(patterns, 3)
+    machine = Automaton(patterns)
+    table = machine.transitions().table(3)
     beginnings = {tuple(p[:n]): machine.paths[k][n - 1] for k, p in enumerate(patterns) for n in range(1, len(p) + 1)}
     state = 0
     for i, symbol in enumerate(text, 1):
-        state = int(machine.delta[state, symbol])
+        before, state = state, machine.step(state, symbol)
+        assert table[before, symbol] == state
         ends = [tuple(text[i - n : i]) for n in range(i, 0, -1)]
         expected = next((end for end in ends if end in beginnings), ())
         assert state == beginnings.get(expected, 0)

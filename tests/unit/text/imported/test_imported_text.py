@@ -102,6 +102,7 @@ def test_tokens_between_spaces() -> None:
     assert tokenizer.decode([1, *ids, EOS]) == "low newer <unk> est"
     assert tokenizer.tokens([*ids, EOS]) == ["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]
     assert tokenizer.to_ids(["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]) == [*ids, EOS]
+    assert tokenizer.to_ids([]) == [] == tokenizer.tokens([])
     assert tokenizer.tokens([4, UNK, 6]) == ["▁new", "<unk>", "▁low"]
     assert tokenizer.decode([4]) == "new" and tokenizer.decode([]) == ""  # a word that was not ended
     assert tokenizer.encode_many(["er", ""], threads=2) == [[5], []]

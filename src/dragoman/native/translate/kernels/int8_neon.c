@@ -55,6 +55,9 @@ __attribute__((constructor)) static void detect_instructions(void) {
 #else
     int dots = 0, matrices = 0;
 #endif
+    const char *forced = getenv("DRAGOMAN_INSTRUCTIONS"); /* to compare, or to report a bug */
+    if (forced && !strcmp(forced, "portable")) dots = 0;
+    if (forced && !strcmp(forced, "dotprod")) matrices = 0;
     neon_instructions = !dots || !DOTS_COMPILED ? WIDENING : matrices && MATRICES_COMPILED ? MATRIX_PRODUCTS : DOT_PRODUCTS;
 }
 

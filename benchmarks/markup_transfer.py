@@ -1,0 +1,237 @@
+"""How well markup is moved from a source to its translation, on word alignments made by hand.
+
+    python benchmarks/markup_transfer.py GOLD_DIR MODEL [--from en --to de] [--spans 8]
+
+GOLD_DIR holds test.de, test.en and de-en.wa, as for benchmarks/alignment.py. A tag is put around one to four words of a
+source sentence; the reference translation is aligned by the model (forced decoding, one attention head, the same for
+all methods), and the tag is moved to it. It should enclose the words that the gold alignment links to those of the
+source. Compared are:
+
+- ours: `dragoman.documents.projection`, the contiguous words with the best balance of attention;
+- cover: from the first linked word to the last;
+- Bergamot: each token takes the tags of the source token with the most attention, subwords follow the strongest of
+  their word (browsermt/bergamot-translator, src/translator/html.cpp); a tag may be in several pieces;
+- ours with gold links: the bound for any alignment.
+
+Precision and recall are of words; "exact" is the share of spans that are right to the word, of all spans and of those
+whose gold words are contiguous; words without gold links do not count. Then tags as tokens: the model translates
+sentences that have the tags in their text, and how many tags survive is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import sacrebleu
+from alignment import CLOSING, OPENING, find, word_of_tokens
+
+from dragoman.documents.assembly import Job, Unit, align_units
+from dragoman.documents.placeholders import MaskedText
+from dragoman.documents.projection import AlignedText, AlignedUnit, project
+from dragoman.documents.segment import Segment, Span
+from dragoman.documents.words import link_parts, split_parts
+from dragoman.evaluation.alignment_error import read_gold
+from dragoman.evaluation.test_sets import read_lines
+from dragoman.translation.alignment import align
+from dragoman.translation.alignment_head import head_attention
+from dragoman.translation.result import Translation
+from dragoman.translation.translator import Translator
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence pair: texts, the place of each gold word, tokens, weights `[T, S + 1]`, alignment, gold links."""
+
+    texts: tuple[str, str]
+    places: tuple[list[Range], list[Range]]
+    words_of_tokens: tuple[list[int], list[int]]
+    continues: list[bool]  # whether a target token continues a word
+    weights: np.ndarray
+    translation: Translation
+    gold: frozenset[tuple[int, int]]
+
+
+def written(words: Sequence[str]) -> tuple[str, list[Range]]:
+    """A sentence as people write it, and the place of each word."""
+    text, places = "", list[Range]()
+    for i, word in enumerate(words):
+        glued = not text or CLOSING.fullmatch(word) or OPENING.fullmatch(words[i - 1])
+        text += "" if glued else " "
+        places.append((len(text), len(text) + len(word)))
+        text += word if i else word[:1].upper() + word[1:]
+    return text, places
+
+
+def read_pairs(directory: Path, translator: Translator, languages: tuple[str, str]) -> list[Pair]:
+    lines = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
+    gold = [one.sure for one in read_gold(find(directory, "de-en.wa"))]
+    if languages == ("en", "de"):
+        gold = [frozenset((b, a) for a, b in links) for links in gold]
+    sides = [[written(words) for words in side] for side in lines]
+    read = translator.encoded([source for source, _ in sides[0]])
+    ids = list(zip(read, translator.target.encode_many([target for target, _ in sides[1]]), strict=True))
+    maps = head_attention(translator.engines.forced(), ids, translator.alignment_head)
+    pairs = []
+    for i, ((source_ids, target_ids), weights) in enumerate(zip(ids, maps, strict=True)):
+        tokens = tuple(translator.source.tokens(source_ids)), tuple(translator.target.tokens(target_ids))
+        (source, source_places), (target, target_places) = sides[0][i], sides[1][i]
+        owners = word_of_tokens(tokens[0], lines[0][i]), word_of_tokens(tokens[1], lines[1][i])
+        delimiters = "\n ,.(){}[]▁"
+        neighbors = zip(tokens[1], tokens[1][1:], strict=False)
+        continues = [False, *(b[0] not in delimiters and a[-1] not in delimiters for a, b in neighbors)]
+        n = len(source_places), len(target_places)
+        inside = frozenset((s, t) for s, t in gold[i] if s < n[0] and t < n[1])  # one gold link is out of range
+        links = tuple(align(weights, *tokens))
+        made = Translation(target, 0.0, 0.0, tokens[1], tokens[0], alignment=links, alignment_weights=weights[:, :-1])
+        pairs.append(Pair((source, target), (source_places, target_places), owners, continues, weights, made, inside))
+    return pairs
+
+
+def projected(pair: Pair, first: int, last: int, gold: bool = False) -> set[int]:
+    """The target words of the span of source words `first` to `last`, by the projection of documents."""
+    if gold:
+        words = (
+            [split_parts(text, word) for word in words] for text, words in zip(pair.texts, pair.places, strict=True)
+        )
+        parts = link_parts(*pair.texts, *words, pair.gold)
+        aligned = AlignedText(*pair.texts, *parts, [AlignedUnit((0, len(parts[0])), (0, len(parts[1])))])
+    else:
+        unit = Unit(MaskedText(pair.texts[0]), "", translation=pair.translation)
+        aligned = align_units(Job(Segment(pair.texts[0]), [unit], ""), *pair.texts)
+    span = Span(pair.places[0][first][0], pair.places[0][last][1], "pair", "<b>", "</b>", name="b")
+    found = project(Segment(pair.texts[0], (span,)), aligned, {})
+    assert found is not None
+    placed = found[0].spans[0]
+    return {t for t, (low, high) in enumerate(pair.places[1]) if low < placed.end and high > placed.start}
+
+
+def cover(pair: Pair, first: int, last: int) -> set[int]:
+    """All words from the first to the last token that attends most to the span."""
+    best = pair.weights[:, :-1].argmax(1)
+    linked = [pair.words_of_tokens[1][t] for t in range(len(best)) if first <= pair.words_of_tokens[0][best[t]] <= last]
+    return set(range(min(linked), max(linked) + 1)) if linked else set()
+
+
+def bergamot(pair: Pair, first: int, last: int) -> set[int]:
+    """The words with a token whose source token is in the span, by Bergamot's heuristic."""
+    weights = pair.weights[:, :-1]
+    chosen = [int(s) for s in weights.argmax(1)]
+    for t in range(1, len(chosen)):
+        if not pair.continues[t]:
+            continue
+        if weights[t][chosen[t]] >= weights[t - 1][chosen[t - 1]]:
+            i = t
+            while True:
+                chosen[i] = chosen[t]
+                if i == 0 or not pair.continues[i]:
+                    break
+                i -= 1
+        else:
+            chosen[t] = chosen[t - 1]
+    tagged = [t for t, s in enumerate(chosen) if first <= pair.words_of_tokens[0][s] <= last]
+    return {pair.words_of_tokens[1][t] for t in tagged}
+
+
+Drawn = tuple[Pair, int, int, set[int]]  # a pair, the first and last word of a span, its gold words
+METHODS: dict[str, Callable[[Pair, int, int], set[int]]] = {
+    "ours": projected,
+    "cover": cover,
+    "Bergamot": bergamot,
+    "ours with gold links": lambda pair, first, last: projected(pair, first, last, gold=True),
+}
+
+
+def draw_spans(pairs: Sequence[Pair], most: int) -> list[Drawn]:
+    """Spans of one to four words with letters, each with the target words that gold links to them."""
+    generator, spans = random.Random(1), []
+    for pair in pairs:
+        places, text = pair.places[0], pair.texts[0]
+        possible = [(i, i + n) for n in range(4) for i in range(len(places) - n)]
+        generator.shuffle(possible)
+        taken = 0
+        for first, last in possible:
+            goal = {t for s, t in pair.gold if first <= s <= last}
+            if goal and all(text[slice(*places[i])][0].isalnum() for i in range(first, last + 1)) and taken < most:
+                spans.append((pair, first, last, goal))
+                taken += 1
+    return spans
+
+
+def contiguous(pair: Pair, words: set[int]) -> bool:
+    linked = {t for _, t in pair.gold}
+    return all(t in words or t not in linked for t in range(min(words), max(words) + 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--from", dest="source", default="en", choices=["de", "en"])
+    parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
+    parser.add_argument("--spans", type=int, default=8)
+    options = parser.parse_args()
+    translator = Translator.load(options.model, device="cpu")
+    pairs = read_pairs(options.data, translator, (options.source, options.target))
+    spans = draw_spans(pairs, options.spans)
+    print(f"{date.today()}, {options.source} to {options.target}, {translator.running}; {translator.alignment_head}")
+    print_table("all sentences", spans)
+    half = [pair.texts for pair in pairs[len(pairs) // 2 :]]
+    print_table(
+        "the second half (the threshold of ours was chosen on all)", [one for one in spans if one[0].texts in half]
+    )
+    tags_as_tokens(translator, spans)
+
+
+def print_table(title: str, spans: Sequence[Drawn]) -> None:
+    print(f"\n{title}: {len(spans)} spans of 1 to 4 words\n")
+    print("| method | precision | recall | F1 | exact | exact, contiguous gold | in one piece |")
+    print("|---|---|---|---|---|---|---|")
+    for name, method in METHODS.items():
+        right = found_words = gold_words = exact = exact_contiguous = pieces = n_contiguous = 0
+        for pair, first, last, goal in spans:
+            linked = {t for _, t in pair.gold}
+            found = method(pair, first, last)
+            pieces += bool(found) and found == set(range(min(found), max(found) + 1))
+            found &= linked
+            right, found_words = right + len(found & goal), found_words + len(found)
+            gold_words, exact = gold_words + len(goal), exact + (found == goal)
+            if contiguous(pair, goal):
+                n_contiguous += 1
+                exact_contiguous += found == goal
+        precision, recall = right / max(1, found_words), right / gold_words
+        shares = [precision, recall, 2 * precision * recall / (precision + recall), exact / len(spans)]
+        shares += [exact_contiguous / n_contiguous, pieces / len(spans)]
+        print(f"| {name} | {' | '.join(f'{100 * share:.1f}' for share in shares)} |")
+
+
+def tags_as_tokens(translator: Translator, spans: Sequence[Drawn]) -> None:
+    """Translate sentences with tags in their text, and count the tags that survive."""
+    chosen = spans[:: max(1, len(spans) // 200)]
+    tagged, plain = [], []
+    for pair, first, last, _ in chosen:
+        text, low, high = pair.texts[0], pair.places[0][first][0], pair.places[0][last][1]
+        tagged.append(f"{text[:low]}<b>{text[low:high]}</b>{text[high:]}")
+        plain.append(text)
+    with_tags = [one.text for one in translator.translate(tagged)]
+    without = [one.text for one in translator.translate(plain)]
+    kept = [
+        text.count("<b>") == text.count("</b>") == 1 and text.index("<b>") < text.index("</b>") for text in with_tags
+    ]
+    stripped = [re.sub(r"\s*</?b>\s*", " ", text).strip() for text in with_tags]
+    chrf = sacrebleu.corpus_chrf(stripped, [without]).score
+    share = 100 * sum(kept) / len(chosen)
+    print(f"\ntags as tokens: {sum(kept)} of {len(chosen)} sentences ({share:.1f} %) have both tags in order;")
+    print(f"chrF of their text against the translation without tags: {chrf:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""`dragoman translate` for documents: a file to a file, files and folders to a directory, or standard input."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.cli import note
+from dragoman.cli.input import is_pipe
+from dragoman.cli.options import reject_unused
+from dragoman.cli.output import check_stdout, should_report
+from dragoman.errors import DataError, DragomanError, OutputError
+from dragoman.files import write_output
+from dragoman.progress import ConsoleReporter, Reporter
+from dragoman.values import plural
+
+if TYPE_CHECKING:
+    from dragoman.documents.files import Extras
+    from dragoman.documents.report import Report
+    from dragoman.translation.translator import Translator
+
+MAX_NOTES = 5  # segments to list per document
+LINE_OPTIONS = ("nbest", "scores", "alignments", "as_json", "trees", "prefix", "require", "constraints")
+
+
+def are_documents(files: Sequence[Path | None], format_name: str | None) -> bool:
+    """Whether these inputs are translated as documents: a folder, a format other than text, or --format."""
+    if format_name is not None:
+        return bool(files)
+    from dragoman.documents.detect import detect_file  # imported here, because text does not need it
+
+    for path in files:
+        if path is None or is_pipe(path):
+            continue
+        if is_folder(path):
+            return True
+        found = detect_file(path)
+        if found is not None and found.name != "text":
+            return True
+    return False
+
+
+def is_folder(path: Path | None) -> bool:
+    """Whether an input is a directory; standard input and a name that is too long are not."""
+    try:
+        return path is not None and path.is_dir()
+    except OSError:
+        return False
+
+
+def check_document_options() -> None:
+    """Reject options for translations line by line."""
+    reject_unused(LINE_OPTIONS, "documents are translated as a whole; use --format text for lines")
+
+
+def translate_files(
+    translator: Translator,
+    files: Sequence[Path | None],
+    output: str,
+    format_name: str | None,
+    progress: bool | None,
+    options: dict[str, Any],
+    review: str | None = None,
+    bilingual: str | None = None,
+) -> None:
+    """Translate documents to `output`: a file or standard output for one, a directory for several."""
+    place = None if output == "-" else Path(output)
+    shows = should_report(progress, place) and find_spec("rich") is not None
+    reporter: Reporter = ConsoleReporter(transient=True) if shows else Reporter()
+    try:
+        if len(files) == 1 and not is_folder(files[0]) and not is_directory(output):
+            from dragoman.documents.files import Extras
+
+            extras = Extras.parse(review, bilingual, [files[0], place])
+            translate_one(translator, files[0], place, format_name, reporter, options, extras)
+        else:
+            reject_unused(("review", "bilingual"), "there are several documents; translate one at a time")
+            translate_many(translator, files, place, format_name, reporter, options)
+    finally:
+        reporter.close()
+
+
+def is_directory(output: str) -> bool:
+    """Whether an output is a directory, or is written as one."""
+    return output != "-" and (output.endswith(os.sep) or Path(output).is_dir())
+
+
+def translate_one(
+    translator: Translator,
+    source: Path | None,
+    output: Path | None,
+    format_name: str | None,
+    reporter: Reporter,
+    options: dict[str, Any],
+    extras: Extras,
+) -> None:
+    """Translate a document, or standard input, to a file or standard output."""
+    from dragoman.documents.files import check_separate, read_file, translate_bytes
+
+    if source is not None and output is not None:
+        check_separate(source, output)
+    if output is None:
+        check_stdout()
+    data = sys.stdin.buffer.read() if source is None else read_file(source)
+    name = "standard input" if source is None else str(source)
+    written, report = translate_bytes(translator, data, name, format_name, reporter, extras.needs_words, **options)
+    if output is not None:
+        write_output(output, written)
+    elif b"\0" in written and sys.stdout.isatty():
+        raise OutputError(f"the translation of {name} is not text; give a file: -o FILE", code="missing_option")
+    else:
+        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.flush()
+    extras.write(report, translator, name, options)  # type: ignore[arg-type]
+    reporter.close()
+    show_report(name, report)
+
+
+def translate_many(
+    translator: Translator,
+    files: Sequence[Path | None],
+    output: Path | None,
+    format_name: str | None,
+    reporter: Reporter,
+    options: dict[str, Any],
+) -> None:
+    """Translate files and folders into a directory."""
+    from dragoman.documents.files import find_documents, translate_documents
+
+    paths = [path for path in files if path is not None]
+    if len(paths) < len(files):
+        raise DataError("standard input cannot be combined with documents; give files only", code="conflicting_options")
+    if output is None:
+        what = next((f"{path} is a directory" for path in paths if path.is_dir()), "there are several documents")
+        raise DataError(f"{what}; give a directory for the translations: -o DIR", code="missing_option")
+    if output.exists() and not output.is_dir():
+        raise OutputError(f"{output} is a file; several documents need a directory: -o DIR", code="not_a_directory")
+    documents, skipped = find_documents(paths, output, format_name)
+    if skipped:
+        note(f"skipped {plural(len(skipped), 'file')} that cannot be translated, such as {skipped[0]}")
+    if not documents:
+        raise DataError(f"no documents in {paths[0]}", code="no_data")
+    before, errors = 0, list[DragomanError]()
+    results = translate_documents(translator, documents, output, format=format_name, reporter=reporter, **options)
+    for document, result in results:
+        if result is None:
+            before += 1
+        elif isinstance(result, DragomanError):
+            errors.append(result)
+            note(f"{document.source} was not translated: {result}")
+        else:
+            show_report(str(document.source), result)
+    if before:
+        note(f"{plural(before, 'document')} had been translated before and did not change")
+    if errors:
+        raise DataError(
+            f"{plural(len(errors), 'document')} of {len(documents):,} could not be translated; see above",
+            code=errors[0].code,
+        )
+
+
+def show_report(name: str, report: Report) -> None:
+    """Print what needs a look."""
+    from dragoman.documents.report import PROBLEMS
+
+    for result in report.kept[:MAX_NOTES]:
+        assert result.problem is not None
+        where = f"{name}, {result.segment.key}"
+        note(f"{where}: left in the source language, because {PROBLEMS[result.problem]}")
+    if any(result.needs_review for result in report.results):
+        note(f"{name}: {report.summary()}")

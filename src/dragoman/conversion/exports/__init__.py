@@ -1,0 +1,1 @@
+"""Convert models to other toolkits, and verify the result in their engines."""

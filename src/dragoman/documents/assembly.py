@@ -1,0 +1,214 @@
+"""Join the translated sentences of a segment, put protected text back, and move the markup."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from dragoman.documents.placeholders import MaskedText
+from dragoman.documents.projection import AlignedText, AlignedUnit, project
+from dragoman.documents.report import Problem, SegmentResult, WordLinks
+from dragoman.documents.segment import Segment, Span, Target
+from dragoman.documents.words import (
+    Range,
+    link_parts,
+    part_weights,
+    space_ranges,
+    split_parts,
+    token_ranges,
+    word_ranges,
+)
+from dragoman.translation.result import Translation
+
+
+@dataclass
+class Unit:
+    """A sentence, or a group of sentences, and its translation; without one, its source is kept."""
+
+    masked: MaskedText
+    before: str  # white space before it
+    translate: bool = True
+    marked: bool = True  # whether markup begins or ends in it, so that its words must be aligned
+    translation: Translation | None = None
+    places: list[int] = field(default_factory=list)  # of the masks in the translation
+    problem: Problem | None = None
+    retried: bool = False
+
+    def accept(self, translation: Translation) -> bool:
+        """Take a translation if it is not empty and has every mask once."""
+        places = self.masked.locate(translation.text)
+        if not translation.text:
+            self.problem = "empty"
+        elif places is None:
+            self.problem = "placeholder_lost"
+        else:
+            self.translation, self.places, self.problem = translation, places, None
+        return self.problem is None
+
+    @property
+    def target(self) -> MaskedText:
+        """The translation with the masks at their places in it."""
+        if self.translation is None:
+            return self.masked
+        masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.places, strict=True))
+        return MaskedText(self.translation.text, tuple(masks))
+
+    @cached_property
+    def words(self) -> tuple[list[Range] | None, list[Range] | None]:
+        """The words of source and target, as their tokens form them; None if they are not known, or not needed."""
+        one = self.translation
+        if one is None or not self.marked:
+            return None, None
+        return word_ranges(self.masked.text, one.source_tokens), word_ranges(one.text, one.tokens)
+
+    def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
+        """The words of source and target, and the links between them."""
+        translation = self.translation
+        if not self.marked:  # it stays in one piece
+            return [(0, len(self.masked.text))], [(0, len(self.target.text))], [(0, 0)]
+        if translation is None:
+            words = space_ranges(self.masked.text)
+            return words, words, [(i, i) for i in range(len(words))]
+        source, target = self.words
+        if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
+            return space_ranges(self.masked.text), space_ranges(translation.text), []
+        return source, target, translation.alignment or ()
+
+
+@dataclass
+class Job:
+    """A segment with its placeholders protected, and its units."""
+
+    segment: Segment
+    units: list[Unit]
+    after: str  # white space at the end
+    align: bool = False  # whether the result has the links between words
+
+
+def assemble(original: Segment, job: Job) -> SegmentResult:
+    """The result of a segment from the translations of its units."""
+    done = [unit.translation for unit in job.units if unit.translation is not None]
+    result = SegmentResult(
+        original,
+        problem=next((unit.problem for unit in job.units if unit.problem), None),
+        confidence=min((one.confidence for one in done), default=None),
+        flags=tuple(dict.fromkeys(flag for one in done for flag in one.flags)),
+        unmet=tuple(phrase for one in done for phrase in one.unmet),
+        retried=any(unit.retried for unit in job.units),
+    )
+    if not done:
+        return result
+    segment = job.segment
+    target = join_masked(job, lambda unit: unit.target)
+    text = unmask(target, segment)
+    if text.split() == original.text.split():  # nothing but white space has changed
+        return result
+    if not original.spans and not job.align:
+        return replace(result, target=Target(text))
+    source = join_masked(job, lambda unit: unit.masked)
+    lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
+    moves = [(segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks]
+    masked = Segment(source.text, tuple(move_span(span, moves) for span in segment.spans))
+    places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
+    aligned = align_units(job, source.text, target.text)
+    found = project(masked, aligned, places)
+    if found is None:
+        return replace(result, problem="markup_lost")
+    projected, unaligned = found
+    moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
+    spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])
+    result = replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+    if not job.align:
+        return result
+    back = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in source.masks)
+    words = WordLinks(
+        [move_range(part, back) for part in aligned.source_parts],
+        [move_range(part, moves) for part in aligned.target_parts],
+        sorted(aligned.links),
+    )
+    return replace(result, words=words)
+
+
+def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
+    """The source or the target of all units, with white space between them."""
+    text, masks = "", []
+    for unit in job.units:
+        text += unit.before
+        masked = side(unit)
+        masks += [replace(mask, start=mask.start + len(text)) for mask in masked.masks]
+        text += masked.text
+    return MaskedText(text + job.after, tuple(masks))
+
+
+def unmask(masked: MaskedText, segment: Segment) -> str:
+    """The text with the protected text of the segment instead of its masks."""
+    text, place = "", 0
+    for mask in sorted(masked.masks, key=lambda mask: mask.start):
+        span = segment.spans[mask.span]
+        text += masked.text[place : mask.start] + segment.text[span.start : span.end]
+        place = mask.start + len(mask.word)
+    return text + masked.text[place:]
+
+
+def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
+    """A span in a text in which ranges (start, length) have been replaced by others of a new length."""
+    start, end = move_range((span.start, span.end), moves)
+    return replace(span, start=start, end=end)
+
+
+def move_range(place: Range, moves: Sequence[tuple[int, int, int]]) -> Range:
+    """The same for a range."""
+
+    def move(place: int) -> int:
+        return place + sum(new - old for start, old, new in moves if start + old <= place)
+
+    return move(place[0]), move(place[1])
+
+
+def align_units(job: Job, source: str, target: str) -> AlignedText:
+    """The alignment of a segment from those of its units."""
+    words: tuple[list[list[Range]], list[list[Range]]] = ([], [])  # by their parts
+    parts: tuple[list[Range], list[Range]] = ([], [])
+    links: list[Range] = []
+    units: list[AlignedUnit] = []
+    at = [0, 0]  # the place of the unit in both texts
+    for unit in job.units:
+        at = [place + len(unit.before) for place in at]
+        own_source, own_target, own_links = unit.align()
+        links += [(s + len(words[0]), t + len(words[1])) for s, t in own_links]
+        first = len(parts[0]), len(parts[1])
+        for side, own, text in ((0, own_source, source), (1, own_target, target)):
+            shifted = [(start + at[side], end + at[side]) for start, end in own]
+            split = [split_parts(text, word) for word in shifted] if unit.marked else [shifted]
+            words[side].extend(split)
+            parts[side].extend(part for word in split for part in word)
+        ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
+        units.append(AlignedUnit(*ranges, *token_weights(unit, at, parts, ranges)))
+        at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]
+    return AlignedText(source, target, *link_parts(source, target, *words, links), units)
+
+
+def token_weights(
+    unit: Unit, at: Sequence[int], parts: tuple[list[Range], list[Range]], ranges: tuple[Range, Range]
+) -> tuple[Any, list[Range]]:
+    """The attention of each target token of a unit to its source parts, and the target parts of each token."""
+    one = unit.translation
+    source_words, target_words = unit.words
+    if one is None or one.alignment_weights is None or source_words is None or target_words is None:
+        return None, []
+    tokens = (
+        token_ranges(unit.masked.text, one.source_tokens, source_words),
+        token_ranges(one.text, one.tokens, target_words),
+    )
+    if tokens[0] is None or tokens[1] is None:
+        return None, []
+    own = [(start - at[0], end - at[0]) for start, end in parts[0][slice(*ranges[0])]]
+    weights = part_weights(one.alignment_weights, tokens[0], own)
+    starts = [start - at[1] for start, _ in parts[1][slice(*ranges[1])]]
+    ends = [end - at[1] for _, end in parts[1][slice(*ranges[1])]]
+    first = ranges[1][0]
+    found = [(first + bisect_right(ends, start), first + bisect_left(starts, end)) for start, end in tokens[1]]
+    return weights, found

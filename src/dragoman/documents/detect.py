@@ -1,0 +1,152 @@
+"""The document formats, and which one a file has: by its content, then by its suffix."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import Final, cast
+
+from dragoman.documents.segment import Document
+from dragoman.errors import DocumentError
+from dragoman.values import suggest
+
+ZIP: Final = b"PK\x03\x04"
+START_BYTES: Final = 8192  # enough to recognize a format that is not a zip archive
+Reader = Callable[[bytes, str], Document]
+
+
+def begins(pattern: bytes) -> Callable[[bytes], bool]:
+    """Whether a text begins with a pattern, after a byte order mark, white space, comments and an XML declaration."""
+    start = re.compile(
+        rb"(?:\xef\xbb\xbf)?(?:\s|<\?xml[^>]{0,200}\?>|<!--(?:[^-]|-(?!->)){0,4000}-->)*(?:" + pattern + rb")",
+        re.IGNORECASE,
+    )
+    return lambda data: start.match(data[:START_BYTES]) is not None
+
+
+def zip_names(data: bytes) -> list[str]:
+    """The names of the parts of a zip archive; empty if it is not one, or damaged."""
+    if not data.startswith(ZIP):
+        return []
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, OSError, EOFError):
+        return []
+
+
+def has_parts(folder: str) -> Callable[[bytes], bool]:
+    """Whether a file is an Office Open XML document with parts in that folder."""
+
+    def is_content(data: bytes) -> bool:
+        names = zip_names(data)
+        return "[Content_Types].xml" in names and any(name.startswith(folder) for name in names)
+
+    return is_content
+
+
+def has_mimetype(kind: bytes, part: str, flat: bytes = rb"(?!)") -> Callable[[bytes], bool]:
+    """Whether the first part of a zip archive is a mimetype that begins like that, or it has `part`; or it is XML."""
+    is_flat = begins(flat)
+
+    def is_content(data: bytes) -> bool:
+        if data.startswith(ZIP) and data[30:38] == b"mimetype":
+            return data[38 : 38 + len(kind)] == kind
+        return part in zip_names(data) or is_flat(data)
+
+    return is_content
+
+
+@dataclass(frozen=True)
+class Format:
+    """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+    is_content: Callable[[bytes], bool] | None = None
+
+    @property
+    def read(self) -> Reader:
+        """Read a file: its bytes, and its name for messages."""
+        module = import_module(f"dragoman.documents.formats.{self.module}")
+        return cast(Reader, module.read)
+
+
+FORMATS: Final = (
+    Format("text", (".txt", ".text"), "text"),
+    Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
+    Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "docx", has_parts("word/")),
+    Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx", has_parts("ppt/")),
+    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "xlsx", has_parts("xl/")),
+    Format(
+        "odf",
+        (".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"),
+        "odf",
+        has_mimetype(b"application/vnd.oasis.opendocument.", "content.xml", rb"<office:document[\s>]"),
+    ),
+    Format("epub", (".epub",), "epub", has_mimetype(b"application/epub+zip", "META-INF/container.xml")),
+    Format("markdown", (".md", ".markdown"), "markdown"),
+    Format("json", (".json", ".arb"), "json"),
+    Format("yaml", (".yaml", ".yml"), "yaml"),
+    Format("properties", (".properties",), "properties"),
+)
+ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
+    b"%PDF-": ("a PDF", "it has letters at places on a page, not text; translate the document that it was made "
+               "from, such as a .docx, or extract its text with pdftotext"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        "a legacy or an encrypted Microsoft Office document", "open it in an office suite and save it as .docx, "
+        ".pptx or .xlsx without a password"),
+    b"{\\rtf": ("an RTF document", "open it in an office suite and save it as .docx"),
+}  # fmt: skip
+
+
+def find_format(name: str) -> Format:
+    """The format of that name."""
+    for one in FORMATS:
+        if one.name == name:
+            return one
+    raise DocumentError(
+        f"unknown format {name!r}{suggest(name, [one.name for one in FORMATS])}", code="unsupported_format"
+    )
+
+
+def detect(data: bytes, name: str) -> Format | None:
+    """The format of a file with these bytes; None if it is none of them. Raise if it is one that is not supported."""
+    for start, (kind, advice) in ADVICE.items():
+        if data.startswith(start):
+            raise DocumentError(f"{name} is {kind}, which is not supported: {advice}", code="unsupported_format")
+    suffix = PurePath(name).suffix.lower()
+    by_suffix = next((one for one in FORMATS if suffix in one.suffixes), None)
+    if by_suffix is not None and by_suffix.is_content is None and not data.startswith(ZIP):
+        return by_suffix  # content says nothing about text, JSON, ...
+    return next((one for one in FORMATS if one.is_content is not None and one.is_content(data)), by_suffix)
+
+
+def detect_file(path: Path) -> Format | None:
+    """The format of a file."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(START_BYTES)
+            return detect(start + file.read() if start.startswith(ZIP) else start, str(path))
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}: {error.strerror}", code="file_unreadable") from None
+
+
+def read_document(data: bytes, name: str, format_name: str | None = None) -> Document:
+    """Read a document of a given format, or of the one that it has."""
+    found = detect(data, name) if format_name is None else find_format(format_name)
+    if found is None:
+        supported = ", ".join(suffix for one in FORMATS for suffix in one.suffixes)
+        raise DocumentError(
+            f"{name} is not a document that can be translated; supported are {supported}; to translate it line by "
+            "line, use the format 'text'",
+            code="unsupported_format",
+        )
+    return found.read(data, name)

@@ -1,0 +1,66 @@
+"""Decode the bytes of a text document, and encode it again in the same way."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.errors import DocumentError
+
+BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The encoding of a text, with its byte order mark if it has one."""
+
+    name: str = "utf-8"
+    mark: bytes = b""
+
+    def encode(self, text: str, errors: str = "strict") -> bytes:
+        """The bytes of a text; `errors` says what happens to characters that the encoding lacks."""
+        try:
+            return self.mark + text.encode(self.name, errors)
+        except UnicodeEncodeError as error:
+            raise DocumentError(
+                f"the translation has the character {error.object[error.start]!r}, which the document's encoding, "
+                f"{self.name}, lacks; save the document as UTF-8 first",
+                code="unsupported_encoding",
+            ) from None
+
+
+def decode(data: bytes, name: str, declared: str | None = None) -> tuple[str, Encoding]:
+    """The text of a file, by its byte order mark, else the encoding that it declares, else UTF-8."""
+    mark, encoding = next(((mark, e) for mark, e in BYTE_ORDER_MARKS if data.startswith(mark)), (b"", ""))
+    if not encoding:
+        encoding = declared or "utf-8"
+        try:
+            if not codecs.lookup(encoding)._is_text_encoding:
+                raise LookupError
+        except LookupError:
+            raise DocumentError(
+                f"{name} declares the encoding {declared!r}, which is not known; save it as UTF-8",
+                code="unsupported_encoding",
+            ) from None
+    try:
+        text = data[len(mark) :].decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            f"{name} is not valid {encoding} at byte {len(mark) + error.start:,}; save it as UTF-8",
+            code="unsupported_encoding",
+        ) from None
+    found = Encoding(encoding, mark)
+    if "\0" in text:
+        raise DocumentError(f"{name} has NUL characters: it is not a text file", code="damaged_document")
+    if found.encode(text) != data:  # such as a stateful encoding with superfluous escapes
+        raise DocumentError(
+            f"{name} cannot be written as it was read in {encoding}; save it as UTF-8", code="unsupported_encoding"
+        )
+    return text, found

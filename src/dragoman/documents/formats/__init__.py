@@ -1,0 +1,1 @@
+"""One module per document format: `read(data, name)` returns a `Document`."""

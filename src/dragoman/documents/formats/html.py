@@ -1,0 +1,232 @@
+"""HTML pages and fragments, and the XHTML of e-books."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from dragoman.documents.encoding import decode
+from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_text, scan
+from dragoman.documents.placeholders import LETTER
+from dragoman.documents.segment import Segment, SegmentBuilder
+from dragoman.documents.spliced import Slot, SplicedText
+
+
+def names(words: str) -> frozenset[str]:
+    """A set of names of elements or attributes."""
+    return frozenset(words.split())
+
+
+INLINE: Final = names(
+    "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q rb rp rt ruby s small span strike strong sub "
+    "sup time u data meter output progress"
+)
+POINTS: Final = names("img wbr input embed")  # void elements inside a sentence
+PROTECTED: Final = names("code kbd samp var tt math svg")
+DRAWINGS: Final = names("math svg")  # with elements of their own
+UNTOUCHED: Final = names("pre script style template object iframe canvas audio video noembed noframes")
+RAW: Final = names("script style")
+VOID: Final = names("area base br col embed hr img input link meta param source track wbr")
+CLOSES: Final = {  # elements whose end tag may be missing, and the start tags that end them
+    "p": names(
+        "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 "
+        "header hr li main menu nav ol p pre section table td th tr ul"
+    ),
+    "li": names("li"),
+    "dt": names("dt dd"),
+    "dd": names("dt dd"),
+    "td": names("td th tr"),
+    "th": names("td th tr"),
+    "tr": names("tr"),
+    "option": names("option optgroup"),
+}
+TRANSLATED_ATTRIBUTES: Final = names("alt title placeholder aria-label aria-description aria-placeholder")
+META_NAMES: Final = names("description keywords og:title og:description twitter:title twitter:description")
+BUTTONS: Final = names("submit button reset")
+NOTE_MARK: Final = re.compile(r"\s*<a\s[^>]*>\W*[\w*†‡]{1,4}\W*</a>\s*</sup\s*>", re.IGNORECASE)
+CHARSET: Final = re.compile(
+    rb"""<meta[^>]{1,200}charset\s*=\s*["']?([\w.:-]+)|<\?xml[^>]{1,100}encoding\s*=\s*["']([\w.:-]+)""", re.IGNORECASE
+)
+
+
+def read(data: bytes, name: str) -> SplicedText:
+    """Read a page or a fragment. Code, `translate="no"`, scripts and the like are left as they are."""
+    declared = CHARSET.search(data, 0, 2048)
+    text, encoding = decode(data, name, (declared[1] or declared[2]).decode("ascii") if declared else None)
+    return SplicedText(text, read_slots(text), encoding, "xmlcharrefreplace")
+
+
+def read_slots(text: str, xml: bool = False) -> list[Slot]:
+    """The slots of HTML, or with `xml` of XHTML."""
+    return Reader(text, xml).read()
+
+
+@dataclass
+class Reader:
+    """Collects the text between block elements into segments."""
+
+    text: str
+    xml: bool
+    slots: list[Slot] = field(default_factory=list)
+    pending: list[Token] = field(default_factory=list)  # inline content since the last block boundary
+    elements: list[tuple[str, bool]] = field(default_factory=list)  # open elements, and whether they are translated
+    drawing: str = ""  # the drawing or formula that is open
+
+    def read(self) -> list[Slot]:
+        """All slots, in order."""
+        for token in scan(self.text, RAW, lower=not self.xml):
+            if self.drawing:
+                self.pending.append(token)
+                if token.kind == "end" and token.name == self.drawing:
+                    self.drawing = ""
+            elif token.kind in ("start", "empty", "end"):
+                self._tag(token)
+            else:
+                self.pending.append(token)
+        self._flush()
+        return sorted(self.slots, key=lambda slot: (slot.start, -slot.end))
+
+    @property
+    def translates(self) -> bool:
+        """Whether text is translated here."""
+        return self.elements[-1][1] if self.elements else True
+
+    def _tag(self, token: Token) -> None:
+        name = token.name
+        inline = name in INLINE or name in POINTS or name in PROTECTED
+        if inline:
+            self.pending.append(token)
+            if token.kind == "start" and name in DRAWINGS:
+                self.drawing = name
+            return
+        self._flush()
+        if token.kind == "end":
+            if any(name == element for element, _ in self.elements):
+                while self.elements.pop()[0] != name:
+                    pass
+            return
+        if not self.xml:
+            while self.elements and name in CLOSES.get(self.elements[-1][0], ()):
+                self.elements.pop()
+        translates = translation_mode(token, self.translates and name not in UNTOUCHED)
+        if self.translates or translates:
+            self._attributes(token)
+        if token.kind == "start" and (self.xml or name not in VOID):
+            self.elements.append((name, translates))
+
+    def _attributes(self, token: Token) -> None:
+        """Slots for the attributes of a tag that people read."""
+        for attribute in token.attributes:
+            if attribute.quote and is_translated(token, attribute) and LETTER.search(attribute.value):
+                segment = Segment(attribute.value, key=f"{token.name} {attribute.name}")
+                self.slots.append(Slot(attribute.start, attribute.end, segment, escape_attribute))
+
+    def _flush(self) -> None:
+        """Turn the inline content since the last block boundary into a segment."""
+        tokens, self.pending = self.pending, []
+        if not self.translates:
+            return
+        tokens = trim(tokens, self.text)
+        if not tokens:
+            return
+        start, end = tokens[0].start, tokens[-1].end
+        start += len(self.text[start:end]) - len(self.text[start:end].lstrip())
+        end = start + len(self.text[start:end].rstrip())
+        builder = SegmentBuilder(collapse=True)
+        done = 0  # tokens before this place are done
+        for index, token in enumerate(tokens):
+            if token.end <= done:
+                continue
+            raw = self.text[max(token.start, start) : min(token.end, end)]
+            if is_note(token, self.text):
+                inside = element_content(tokens, index)
+                done = inside[-1].end if inside else token.end
+                builder.add_point(self.text[token.start : done], token.start, token.name)
+                continue
+            if is_protected(token):
+                inside = element_content(tokens, index)
+                done = inside[-1].end if inside else token.end
+                content = "".join(html.unescape(self.text[one.start : one.end]) for one in inside if one.kind == "text")
+                builder.add_protected(content, self.text[token.start : done], token.start, token.name)
+                continue
+            self._attributes(token)
+            if token.kind == "text":
+                builder.add_text(html.unescape(raw))
+            elif token.kind == "end":
+                builder.close_pair(raw, token.name)
+            elif token.kind == "start" and token.name not in POINTS:
+                builder.open_pair(raw, token.start, token.name)
+            elif token.kind == "other" and raw.startswith(CDATA):
+                builder.add_protected(raw[len(CDATA) : -3], raw, token.start, "CDATA")
+            else:
+                builder.add_point(raw, token.start, token.name)
+        segment = builder.build(f"{self.elements[-1][0] if self.elements else 'text'} {len(self.slots) + 1}")
+        if LETTER.search(segment.text):
+            self.slots.append(Slot(start, end, segment, escape_text))
+
+
+def translation_mode(token: Token, inherited: bool) -> bool:
+    """Whether the content of an element is translated, by its attributes."""
+    match (token.get("translate") or "").lower():
+        case "no":
+            return False
+        case "yes":
+            return True
+    return inherited and "notranslate" not in (token.get("class") or "").split()
+
+
+def is_protected(token: Token) -> bool:
+    """Whether an inline element is copied as it is."""
+    return token.kind in ("start", "empty") and (
+        (token.name in PROTECTED and token.get("translate") != "yes") or not translation_mode(token, True)
+    )
+
+
+def is_note(token: Token, text: str) -> bool:
+    """Whether an element is the mark of a footnote, which is no part of the word before it."""
+    if token.kind != "start":
+        return False
+    if token.get("epub:type") == "noteref" or token.get("role") == "doc-noteref":
+        return True
+    return token.name == "sup" and NOTE_MARK.match(text, token.end) is not None
+
+
+def is_translated(token: Token, attribute: Attribute) -> bool:
+    """Whether people read this attribute."""
+    if attribute.name == "content":
+        return token.name == "meta" and (token.get("name") or token.get("property") or "").lower() in META_NAMES
+    if attribute.name == "value":
+        return token.name == "input" and (token.get("type") or "").lower() in BUTTONS
+    if attribute.name == "label":
+        return token.name in ("option", "optgroup", "track")
+    return attribute.name in TRANSLATED_ATTRIBUTES
+
+
+def element_content(tokens: list[Token], index: int) -> list[Token]:
+    """The tokens inside the element that starts at this index, and its end tag; none without an end tag."""
+    name, depth = tokens[index].name, 0
+    for last, token in enumerate(tokens[index:], index):
+        if token.name == name:
+            depth += {"start": 1, "end": -1}.get(token.kind, 0)
+        if depth == 0:
+            return tokens[index + 1 : last + 1]
+    return []
+
+
+def trim(tokens: list[Token], text: str) -> list[Token]:
+    """Tokens without white space and comments at both ends, and without end tags at the start."""
+
+    def blank(token: Token) -> bool:
+        return token.kind == "text" and text[token.start : token.end].isspace()
+
+    def comment(token: Token) -> bool:
+        return token.kind == "other" and not text.startswith(CDATA, token.start)
+
+    first, last = 0, len(tokens)
+    while first < last and (blank(tokens[first]) or comment(tokens[first]) or tokens[first].kind == "end"):
+        first += 1
+    while last > first and (blank(tokens[last - 1]) or comment(tokens[last - 1])):
+        last -= 1
+    return tokens[first:last]

@@ -1,0 +1,163 @@
+"""Markdown: CommonMark with tables, strikethrough, footnotes, task lists, and a YAML front matter.
+
+markdown-it finds the blocks, with their lines, and the inline elements of each, without their places. `Inline` walks
+through the elements and the text side by side, so that the original markup of each is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.documents.encoding import decode
+from dragoman.documents.formats import html, yaml
+from dragoman.documents.formats.markdown_inline import Inline
+from dragoman.documents.placeholders import LETTER
+from dragoman.documents.spliced import Slot, SplicedText
+from dragoman.errors import DocumentError
+
+if TYPE_CHECKING:
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.token import Token
+
+LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+FRONT_MATTER: Final = re.compile(
+    r"---[ \t]*(?:\r\n|\r|\n)(.*?)(?:\r\n|\r|\n)(?:---|\.\.\.)[ \t]*(?:\r\n|\r|\n|\Z)", re.DOTALL
+)
+FRONT_KEYS: Final = frozenset(
+    ["title", "subtitle", "description", "summary", "excerpt", "abstract", "tagline", "caption"]
+)
+FIXED_LINE: Final = re.compile(
+    r"\s*(?::::.*|!!!.*|\?\?\?.*|\{%.*%\}|\{\{[<%].*[>%]\}\}|\[TOC\]|\[\[.*\]\])\s*"
+)  # of site generators
+PREFIX: Final = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\]\s*)")  # tasks and alerts
+DEFINITION: Final = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[^\]]+\]:\s")  # of a footnote or a link
+CELL: Final = re.compile(r"(?:[^|\\]|\\.)*")
+
+
+def read(data: bytes, name: str) -> SplicedText:
+    """Read a Markdown file; code, HTML attributes of scripts, link targets and directives are left as they are."""
+    text, encoding = decode(data, name)
+    slots: list[Slot] = []
+    start = 0
+    if front := FRONT_MATTER.match(text):
+        try:
+            slots += yaml.read_slots(
+                text, name, front.start(1), front.end(1), lambda path: path[:1] == [] or path[0] in FRONT_KEYS
+            )
+            start = front.end()
+        except DocumentError:  # a line of dashes, not a front matter
+            slots.clear()
+    return SplicedText(text, [*slots, *Blocks(text, start).read()], encoding)
+
+
+def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """A rule for markdown-it: the text of a footnote is a paragraph of its own."""
+
+    def line(number: int) -> str:
+        return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+
+    found = DEFINITION.match(line(first))
+    if found is None or not found[0].startswith("[^") or state.is_code_block(first):
+        return False
+    if silent:
+        return True
+    end = first + 1
+    while end < last and not state.isEmpty(end) and not DEFINITION.match(line(end)):
+        end += 1
+    for kind, nesting in (("paragraph_open", 1), ("inline", 0), ("paragraph_close", -1)):
+        token = state.push(kind, "" if kind == "inline" else "p", nesting)  # type: ignore[arg-type]
+        token.map = [first, end]
+        if kind == "inline":
+            token.content = "\n".join([line(first)[found.end() :], *map(line, range(first + 1, end))]).strip()
+            token.children = []
+    state.line = end
+    return True
+
+
+class Blocks:
+    """The blocks of a text from a place on."""
+
+    def __init__(self, text: str, start: int) -> None:
+        from markdown_it import MarkdownIt
+
+        self.text = text
+        self.parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+        self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
+        self.env: dict[str, Any] = {}
+        self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
+        body = re.sub(r"\r\n|\r", "\n", text[start:])
+        self.tokens = self.parser.parse(body, self.env)
+
+    def read(self) -> Iterator[Slot]:
+        """The slots, in order."""
+        in_table, before = False, ""
+        for token in self.tokens:
+            if token.type in ("table_open", "table_close"):
+                in_table = token.type == "table_open"
+            elif token.type == "tr_open" and token.map:
+                yield from self._row(token.map[0])
+            elif token.type == "html_block" and token.map:
+                yield from self._html(token.map[0], token.map[1])
+            elif token.type == "inline" and token.map and not in_table:
+                yield from self._paragraph(token, before)
+            before = token.type
+
+    def _line(self, number: int) -> tuple[int, str]:
+        """The place of a line, and its text without its end."""
+        start, end = self.lines[number]
+        return start, self.text[start:end].rstrip("\r\n")
+
+    def _paragraph(self, token: Token, before: str) -> Iterator[Slot]:
+        """The slots of a paragraph or heading; lines that belong to a site generator divide it."""
+        assert token.map is not None
+        content, places = "", list[int]()
+        for number, line in enumerate(token.content.split("\n"), token.map[0]):
+            start, source = self._line(number)
+            words = line.strip()
+            first = source.find("#") if before == "heading_open" and token.map[1] - token.map[0] == 1 else 0
+            at = source.find(words, max(0, first)) if before == "heading_open" else source.rstrip().rfind(words)
+            if at < 0 or FIXED_LINE.fullmatch(words):
+                yield from self._inline(content.rstrip("\n"), places, before)
+                content, places = "", []
+                continue
+            content += words + line[len(line.rstrip()) :] * (line.endswith("  ")) + "\n"
+            places += range(start + at, start + at + len(content) - len(places))
+        yield from self._inline(content.rstrip("\n"), places, before)
+
+    def _row(self, number: int) -> Iterator[Slot]:
+        """The slots of the cells of a table."""
+        start, line = self._line(number)
+        place = 0
+        while place < len(line):
+            cell = CELL.match(line, place)
+            assert cell is not None
+            if words := cell[0].strip():
+                first = start + cell.start() + cell[0].index(words)
+                yield from self._inline(words, range(first, first + len(words) + 1), "cell")
+            place = cell.end() + 1
+
+    def _html(self, first: int, last: int) -> Iterator[Slot]:
+        """The slots of a block of HTML."""
+        start, end = self.lines[first][0], self.lines[last - 1][1]
+        for slot in html.read_slots(self.text[start:end]):
+            spans = tuple(span if span.at is None else replace(span, at=span.at + start) for span in slot.segment.spans)
+            yield replace(
+                slot, start=slot.start + start, end=slot.end + start, segment=replace(slot.segment, spans=spans)
+            )
+
+    def _inline(self, content: str, places: Sequence[int], block: str) -> Iterator[Slot]:
+        """The slots of inline content, whose characters are at `places` in the text."""
+        if not LETTER.search(content):
+            return
+        skipped = PREFIX.match(content)
+        skip = skipped.end() if skipped else 0
+        content, places = content[skip:], [*places, places[-1] + 1][skip : len(content) + 1]
+        children = self.parser.parseInline(content, self.env)[0].children or []
+        walk = Inline(self.text, content, places, "cell" if block == "cell" else f"line {self._number(places[0])}")
+        yield from walk.read(children)
+
+    def _number(self, place: int) -> int:
+        return self.text.count("\n", 0, place) + 1

@@ -1,0 +1,235 @@
+"""Inline Markdown: emphasis, links, images, code and breaks, with their places in the original."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from dragoman.documents.formats.html import VOID
+from dragoman.documents.markup import TAG
+from dragoman.documents.placeholders import LETTER, find_placeholders
+from dragoman.documents.segment import Segment, SegmentBuilder
+from dragoman.documents.spliced import Slot
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+FOOTNOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
+LINK_END: Final = re.compile(
+    r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
+    r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
+    re.DOTALL,
+)
+REFERENCE_END: Final = re.compile(r"\]\[((?:\\.|[^\[\]\\])*)\]", re.DOTALL)
+SOFT_BREAK: Final = re.compile(r"[ \t]*\n[ \t]*")
+HARD_BREAK: Final = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
+SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|!(?=\[)")
+BLOCK_START: Final = re.compile(
+    r"(?:[-+](?=\s|$)|#{1,6}(?=\s|$)|>|=+\s*$|-{3,}\s*$|~~~|\||:{3})|\d{1,9}(?=[.)](?:\s|$))"
+)
+
+
+@dataclass
+class Inline:
+    """Walks through inline elements and their text; `place` is how far it is in `content`."""
+
+    text: str
+    content: str
+    places: Sequence[int]
+    key: str
+    place: int = 0
+    start: int = 0  # of the current segment
+    builder: SegmentBuilder = field(default_factory=lambda: SegmentBuilder(collapse=True))
+    slots: list[Slot] = field(default_factory=list)
+    inner: list[Slot] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)  # where the text of each open link starts
+
+    def read(self, children: Sequence[Token]) -> list[Slot]:
+        """The slots of the elements; the content is left as it is if they do not match it."""
+        skipping = False  # inside an autolink
+        for token in children:
+            if token.type == "link_close" and skipping:
+                skipping = False
+            elif skipping:
+                continue
+            elif token.type == "link_open" and token.markup == "autolink":
+                self._protect(self.content.index(">", self.place) + 1)
+                skipping = True
+            elif not self._take(token):
+                return [Slot(self.places[0], self.places[-1], Segment(self.content, key=self.key, translate=False))]
+        self._flush(len(self.content))
+        return [*self.slots, *self.inner]
+
+    def _take(self, token: Token) -> bool:
+        """Add an element; False if the content does not continue with it."""
+        match token.type:
+            case "text":
+                return self._words(token.content)
+            case "text_special":
+                return self._markup(token.markup, "text", token.content)
+            case "softbreak":
+                return self._break(SOFT_BREAK, hard=False)
+            case "hardbreak":
+                return self._break(HARD_BREAK, hard=True)
+            case "code_inline":
+                return self._code(token.markup)
+            case "em_open" | "strong_open" | "s_open":
+                return self._markup(token.markup, "open", token.tag)
+            case "em_close" | "strong_close" | "s_close":
+                return self._markup(token.markup, "close", token.tag)
+            case "link_open":
+                self.labels.append(self.place + 1)
+                return self._markup("[", "open", "link")
+            case "link_close":
+                return self._close_link()
+            case "image":
+                return self._image(token)
+            case "html_inline":
+                return self._tag(token.content)
+        return False
+
+    def _raw(self, end: int) -> tuple[str, int]:
+        """The original up to `end`, and its place; the walk goes on there."""
+        at = self.places[self.place]
+        raw = self.text[at : self.places[end]]
+        self.place = end
+        return raw, at
+
+    def _words(self, words: str) -> bool:
+        if not self.content.startswith(words, self.place):
+            return False
+        done = 0
+        for note in FOOTNOTE.finditer(words):
+            self._plain(words[done : note.start()])
+            raw, at = self._raw(self.place + len(note[0]))
+            self.builder.add_point(raw, at, "footnote")
+            done = note.end()
+        self._plain(words[done:])
+        return True
+
+    def _plain(self, words: str) -> None:
+        self.builder.add_text(words)
+        self.place += len(words)
+
+    def _markup(self, markup: str, kind: str, name: str) -> bool:
+        if not self.content.startswith(markup, self.place):
+            return False
+        raw, at = self._raw(self.place + len(markup))
+        if kind == "text":
+            self.builder.add_text(name)
+        elif kind == "open":
+            self.builder.open_pair(raw, at, name)
+        else:
+            self.builder.close_pair(raw, name)
+        return True
+
+    def _break(self, pattern: re.Pattern[str], hard: bool) -> bool:
+        found = pattern.match(self.content, self.place)
+        if found is None:
+            return False
+        if hard and self.builder.parent is None:
+            self._flush(self.place)
+            self.place = self.start = found.end()
+        elif hard:
+            raw, at = self._raw(found.end())
+            self.builder.add_point(raw, at, "break")
+        else:
+            self.builder.add_text(" ")
+            self.place = found.end()
+        return True
+
+    def _protect(self, end: int) -> None:
+        words = self.content[self.place : end]
+        raw, at = self._raw(end)
+        self.builder.add_protected(" ".join(words.split()), raw, at, "code")
+
+    def _code(self, fence: str) -> bool:
+        closing = re.compile(rf"(?<!`){fence}(?!`)").search(self.content, self.place + len(fence))
+        if closing is None or not self.content.startswith(fence, self.place):
+            return False
+        self._protect(closing.end())
+        return True
+
+    def _close_link(self) -> bool:
+        label = self.content[self.labels.pop() : self.place]
+        end = LINK_END.match(self.content, self.place)
+        reference = REFERENCE_END.match(self.content, self.place)
+        if end is not None or (reference is not None and reference[1]):
+            found = end or reference
+            assert found is not None
+            raw, _ = self._raw(found.end())
+            self.builder.close_pair(raw, "link")
+            return True
+        if not self.content.startswith("]", self.place):
+            return False
+        self.place = self.place + 1 if reference is None else reference.end()
+        self.builder.close_pair(f"][{label}]", "link")  # the text, which is its own label, will be another
+        return True
+
+    def _image(self, token: Token) -> bool:
+        opening = f"![{token.content}"
+        if not self.content.startswith(opening, self.place):
+            return False
+        alt = self.place + 2, self.place + len(opening)
+        end = LINK_END.match(self.content, alt[1])
+        reference = REFERENCE_END.match(self.content, alt[1])
+        if end is None and reference is None:
+            raw, at = self._raw(alt[1] + 1)
+            self.builder.add_point(raw, at, "image")
+            return True
+        found = end or reference
+        assert found is not None
+        plain = all(child.type == "text" for child in token.children or ())
+        if plain and LETTER.search(token.content) and (end is not None or (reference is not None and reference[1])):
+            segment = Segment(" ".join(token.content.split()), key=f"{self.key}, image")
+            self.inner.append(Slot(self.places[alt[0]], self.places[alt[1]], segment, escape))
+        raw, at = self._raw(found.end())
+        self.builder.add_point(raw, at, "image")
+        return True
+
+    def _tag(self, markup: str) -> bool:
+        if not self.content.startswith(markup, self.place):
+            return False
+        tag = TAG.match(markup)
+        raw, at = self._raw(self.place + len(markup))
+        if tag is None or tag["name"].lower() in VOID or markup.endswith("/>"):
+            self.builder.add_point(raw, at, "tag")
+        elif tag["slash"]:
+            self.builder.close_pair(raw, tag["name"].lower())
+        else:
+            self.builder.open_pair(raw, at, tag["name"].lower())
+        return True
+
+    def _flush(self, end: int) -> None:
+        """End the current segment."""
+        segment = self.builder.build(self.key)
+        self.builder = SegmentBuilder(collapse=True)
+        if LETTER.search(segment.text):
+            write = escape_cell if self.key == "cell" else escape
+            last = self.places[end - 1] + 1 if end else self.places[end]
+            self.slots.append(Slot(self.places[self.start], last, segment, write, protect_start))
+
+
+def escape(text: str) -> str:
+    """Text with a backslash before what would be markup, except in placeholders and URLs."""
+    pieces, place = list[str](), 0
+    for start, end in [*find_placeholders(text), (len(text), len(text))]:
+        pieces += [SPECIAL.sub(lambda found: "&amp;" if found[0] == "&" else f"\\{found[0]}", text[place:start])]
+        pieces.append(text[start:end])
+        place = end
+    return "".join(pieces)
+
+
+def escape_cell(text: str) -> str:
+    """Text in a cell of a table."""
+    return escape(text).replace("|", "\\|")
+
+
+def protect_start(text: str) -> str:
+    """A paragraph that does not begin like a list, a heading or a quote."""
+    found = BLOCK_START.match(text)
+    if found is None:
+        return text
+    return f"{found[0]}\\{text[found.end() :]}" if found[0].isdecimal() else f"\\{text}"

@@ -1,0 +1,113 @@
+"""A scanner for HTML and XML: tags, attributes and text with their places in the original.
+
+Parsers build trees and forget the bytes. To write a document with everything but the words unchanged, only places are
+needed, and HTML need not even be well formed.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+TokenKind = Literal["start", "end", "empty", "text", "other"]
+ATTRIBUTE: Final = re.compile(
+    r"""(?P<name>[^\s"'<>/=\x00]+)(?:\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'=<>`]+)))?"""
+)
+TAG: Final = re.compile(
+    r"""<(?P<slash>/?)(?P<name>[A-Za-z_:][^\s/>\x00]*)(?P<attributes>(?:[^"'>]|"[^"]*"|'[^']*')*)>""", re.DOTALL
+)
+OTHER: Final = re.compile(
+    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<![A-Za-z](?:[^\[>]|\[.*?\])*>", re.DOTALL
+)
+CDATA: Final = "<![CDATA["
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute: its value is `raw[start:end]` of the document, without quotes."""
+
+    name: str
+    value: str
+    start: int
+    end: int
+    quote: str  # empty for a value without quotes
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of markup or text, and its place; all tokens together are the document.
+
+    `name` is that of a tag. "empty" is a tag that closes itself, "other" is a comment, a CDATA section, a processing
+    instruction or a document type.
+    """
+
+    kind: TokenKind
+    start: int
+    end: int
+    name: str = ""
+    attributes: tuple[Attribute, ...] = ()
+
+    def get(self, name: str) -> str | None:
+        """The value of an attribute."""
+        return next((one.value for one in self.attributes if one.name == name), None)
+
+
+def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = False) -> Iterator[Token]:
+    """The tokens of HTML or XML.
+
+    The content of `raw_elements` (script, style) is one token "other". With `lower`, names are lower case, as in HTML.
+    """
+    place = 0
+    while place < len(text):
+        start = text.find("<", place)
+        if start < 0:
+            start = len(text)
+        if start > place:
+            yield Token("text", place, start)
+            place = start
+            continue
+        if found := OTHER.match(text, place):
+            yield Token("other", place, found.end())
+            place = found.end()
+            continue
+        found = TAG.match(text, place)
+        if found is None:  # a lone <
+            end = text.find("<", place + 1)
+            end = len(text) if end < 0 else end
+            yield Token("text", place, end)
+            place = end
+            continue
+        name = found["name"].lower() if lower else found["name"]
+        closes_itself = found["attributes"].endswith("/") and not found["slash"]
+        kind: TokenKind = "end" if found["slash"] else "empty" if closes_itself else "start"
+        yield Token(kind, place, found.end(), name, tuple(attributes(found, lower)))
+        place = found.end()
+        if kind == "start" and name in raw_elements:
+            closing = re.compile(rf"</{re.escape(name)}[\s/>]", re.IGNORECASE).search(text, place)
+            end = closing.start() if closing else len(text)
+            if end > place:
+                yield Token("other", place, end)
+                place = end
+
+
+def attributes(tag: re.Match[str], lower: bool) -> Iterator[Attribute]:
+    """The attributes of a tag."""
+    for found in ATTRIBUTE.finditer(tag.string, *tag.span("attributes")):
+        group = found.lastgroup if found.lastgroup != "name" else None
+        quote = {"double": '"', "single": "'"}.get(group or "", "")
+        start, end = found.span(group) if group else (found.end(), found.end())
+        name = found["name"].lower() if lower else found["name"]
+        yield Attribute(name, html.unescape(tag.string[start:end]), start, end, quote)
+
+
+def escape_text(text: str) -> str:
+    """Text between tags."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def escape_attribute(text: str) -> str:
+    """The value of an attribute, in quotes of either kind."""
+    return escape_text(text).replace('"', "&quot;").replace("'", "&#39;")

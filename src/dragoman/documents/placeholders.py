@@ -1,0 +1,162 @@
+"""Find placeholders, URLs and other text that must survive translation, and mask it with words that models copy.
+
+A mask is a word such as `X1`. benchmarks/placeholders.py compares kinds of masks: a capital letter with a number is
+copied most often by models that never saw a mask, then plain numbers; braces, tags and rare symbols are not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dragoman.documents.segment import Segment, Span
+from dragoman.search.constraints.phrases import is_word_character
+
+PLACEHOLDER: Final = re.compile(
+    r"""
+      \{\{[^{}]{1,80}\}\}                                             # {{x}}
+    | [$\#%]\{[^{}\s][^{}]{0,78}\}                                     # ${x}, #{x}, %{x}
+    | \{(?:[^\W\d][\w.\-\[\]]*|\d+)?(?:![rsa])?(?:\s*:[^{}\s]{0,20}|,\s*(?:number|date|time)[^{}]{0,40})?\}  # {name}
+    | (?<![\w%])%(?:\d+\$|\([^()\s]{1,60}\))?[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
+        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![^\W\d_])    # %s, %1$d, %(name)s, %@
+    | %%
+    | </?\d{1,3}\s*/?>                                                 # <0>, </0>, <1/>
+    | \$t\([^()]{1,80}\)                                               # $t(key)
+    | (?:https?|ftp|file|mailto|tel):(?://)?[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
+    | (?<![\w.])www\.[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
+    | (?<![\w.+-])[\w][\w.+-]*@[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w@])
+    """,
+    re.VERBOSE,
+)
+NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
+LETTER: Final = re.compile(r"[^\W\d_]")
+FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
+NUMBER_STEP: Final = 1153
+
+
+def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each placeholder, URL and e-mail address of a text."""
+    for found in PLACEHOLDER.finditer(text):
+        yield found.start(), found.end()
+
+
+def protect_placeholders(segment: Segment) -> Segment:
+    """The segment with its placeholders as protected spans, inside the spans that it has."""
+    protected = [(span.start, span.end) for span in segment.spans if span.kind == "protected"]
+    edges = {edge for span in segment.spans for edge in (span.start, span.end)}
+    spans = list(segment.spans)
+    for start, end in find_placeholders(segment.text):
+        if any(start < other_end and end > other_start for other_start, other_end in protected):
+            continue
+        if any(start < edge < end for edge in edges):  # markup inside a placeholder: not one
+            continue
+        parent = innermost(segment.spans, start, end)
+        spans.append(Span(start, end, "protected", parent=parent, name=segment.text[start:end]))
+    return replace(segment, spans=tuple(spans))
+
+
+def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
+    """The index of the smallest pair that encloses `start` to `end`."""
+    around = [
+        (span.end - span.start, -index)
+        for index, span in enumerate(spans)
+        if span.kind == "pair" and span.start <= start and end <= span.end
+    ]
+    return -min(around)[1] if around else None
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The word that stands for a protected span in the text that the model reads."""
+
+    word: str
+    span: int  # index of the span in its segment
+    start: int  # in the masked text
+    joins_left: bool  # whether it touches a letter, a digit or a hyphen in the source
+    joins_right: bool
+
+
+@dataclass(frozen=True)
+class MaskedText:
+    """A text with its protected spans masked."""
+
+    text: str
+    masks: tuple[Mask, ...] = ()
+
+    def locate(self, translation: str) -> list[int] | None:
+        """Where each mask is in a translation; None unless each occurs once, as a word of its own."""
+        found = []
+        for mask in self.masks:
+            places = [match.start() for match in re.finditer(rf"(?<!\d){mask.word}(?!\d)", translation)]
+            if len(places) != 1:
+                return None
+            before = translation[: places[0]][-2:]
+            after = translation[places[0] + len(mask.word) :][:2]
+            if (not mask.joins_left and joins(before[::-1])) or (not mask.joins_right and joins(after)):
+                return None
+            found.append(places[0])
+        return found
+
+    def has_words(self) -> bool:
+        """Whether there is a letter outside of the masks."""
+        place = 0
+        for mask in self.masks:
+            if LETTER.search(self.text, place, mask.start):
+                return True
+            place = mask.start + len(mask.word)
+        return LETTER.search(self.text, place) is not None
+
+
+def joins(neighbors: str) -> bool:
+    """Whether a word goes on in these characters, nearest first: a letter, a digit, or one of them after a hyphen."""
+    if not neighbors:
+        return False
+    return is_word_character(neighbors[0]) or (neighbors[0] in "-_" and any(map(is_word_character, neighbors[1:])))
+
+
+def mask_text(text: str, protected: Sequence[tuple[int, Span]]) -> MaskedText:
+    """`text` with a mask for each of these spans (with their indices), which are in order and do not overlap.
+
+    A placeholder for a number, such as `%d` or `{count}`, is masked by a number, which governs the grammar around it.
+    """
+    masked, masks, place = "", list[Mask](), 0
+    lower = text.casefold()
+    for order, (index, span) in enumerate(protected):
+        masked += text[place : span.start]
+        numeric = NUMERIC.fullmatch(span.name) is not None
+        word = next(word for word in mask_words(order, numeric) if word.casefold() not in lower)
+        touching = joins(text[: span.start][-2:][::-1]), joins(text[span.end :][:2])
+        masks.append(Mask(word, index, len(masked), *touching))
+        masked += word
+        place = span.end
+    return MaskedText(masked + text[place:], tuple(masks))
+
+
+def mask_words(order: int, numeric: bool) -> Iterator[str]:
+    """Candidates for the mask of a span, all different from those of other spans of the text."""
+    step = 1000  # more spans than a sentence has
+    number = order
+    while True:
+        yield str(FIRST_NUMBER + number * NUMBER_STEP) if numeric else f"X{number + 1}"
+        number += step
+
+
+def cut(masked: MaskedText, start: int, end: int) -> MaskedText:
+    """A part of a masked text, with the masks inside it."""
+    inside = (mask for mask in masked.masks if start <= mask.start < end)
+    return MaskedText(masked.text[start:end], tuple(replace(mask, start=mask.start - start) for mask in inside))
+
+
+def remask(masked: MaskedText) -> MaskedText:
+    """The same text with the other kind of mask."""
+    text, masks, place = "", list[Mask](), 0
+    for order, mask in enumerate(masked.masks):
+        text += masked.text[place : mask.start]
+        numeric = not mask.word.isdecimal()
+        word = next(word for word in mask_words(order, numeric) if word.casefold() not in masked.text.casefold())
+        masks.append(replace(mask, word=word, start=len(text)))
+        text += word
+        place = mask.start + len(mask.word)
+    return MaskedText(text + masked.text[place:], tuple(masks))

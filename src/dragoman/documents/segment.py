@@ -1,0 +1,192 @@
+"""What the core and the formats exchange: segments of text with spans, and documents that take translations.
+
+A format removes its markup from the text and records it as spans. The core translates the text and moves the spans to
+the right words. The format writes text and spans in its own syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, Protocol
+
+SpanKind = Literal["pair", "point", "protected"]
+MAX_DEPTH: Final = 64  # of nested spans; deeper ones are points, so that hostile files cannot exhaust the stack
+
+
+@dataclass(frozen=True)
+class Span:
+    """Markup in a segment: `text[start:end]` is what it encloses.
+
+    - "pair" encloses words: `open` and `close` are written before and after their translation.
+    - "point" encloses nothing (a break, an image, a footnote): `open` is written at its place.
+    - "protected" encloses text that is not translated (code, a placeholder): `open` is written instead, if it is not
+      empty, and else the text itself.
+
+    `parent` is the index of the enclosing span, None at the top. `at` is the offset of `open` in the original, for
+    formats that translate something inside it, such as the `alt` of an image. `name` is for reports.
+    """
+
+    start: int
+    end: int
+    kind: SpanKind = "pair"
+    open: str = ""
+    close: str = ""
+    parent: int | None = None
+    at: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Text that is translated as a unit, usually a paragraph or a string, without markup.
+
+    `key` says where it is, for reports: "line 3", "menu.file.open". With `translate=False` it is left as it is.
+    Build segments with `SegmentBuilder`, which keeps spans nested.
+    """
+
+    text: str
+    spans: tuple[Span, ...] = ()
+    key: str = ""
+    translate: bool = True
+
+
+@dataclass(frozen=True)
+class Target:
+    """The translation of a segment: its text, and all spans of the segment, in the same order, at their new places."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
+
+
+class Document(Protocol):
+    """A document that was read."""
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The text of the document, in reading order."""
+
+    def write(self, targets: Sequence[Target | None]) -> bytes:
+        """The document with one target for each segment; None keeps the original bytes of a segment."""
+
+
+@dataclass
+class SegmentBuilder:
+    """Build a segment from text and markup, in the order of the document.
+
+    With `collapse`, white space is collapsed to single spaces, as browsers do; without it, text stays as it is.
+    """
+
+    collapse: bool = False
+    text: str = ""
+    spans: list[Span] = field(default_factory=list)
+    _open: list[int] = field(default_factory=list)
+
+    @property
+    def parent(self) -> int | None:
+        """The index of the innermost open span."""
+        return self._open[-1] if self._open else None
+
+    def add_text(self, text: str) -> None:
+        """Add translatable text."""
+        if self.collapse:
+            if text[:1] in (" ", "\t", "\r", "\n") and self._ends_with_point():
+                last = self.spans[-1]
+                self.spans[-1] = replace(last, open=last.open + text[0])
+                text = text.lstrip()
+            words = text.split()
+            joined = " ".join(words)
+            if text[:1].isspace() and self.text and not self.text[-1].isspace():
+                joined = " " + joined
+            if words and text[-1:].isspace():
+                joined += " "
+            text = joined
+        self.text += text
+
+    def _ends_with_point(self) -> bool:
+        """Whether the last element is a point after a space: the space after it is a part of it, and moves along."""
+        last = self.spans[-1] if self.spans else None
+        at_end = last is not None and last.kind == "point" and last.start == len(self.text)
+        return at_end and (not self.text or self.text[-1].isspace())
+
+    def add_point(self, markup: str, at: int | None = None, name: str = "") -> None:
+        """Add markup that encloses nothing."""
+        place = len(self.text)
+        self.spans.append(Span(place, place, "point", markup, parent=self.parent, at=at, name=name))
+
+    def add_protected(self, text: str, markup: str = "", at: int | None = None, name: str = "") -> None:
+        """Add text that is not translated; `markup` is what the original has for it, if that differs."""
+        if not text:
+            self.add_point(markup, at, name)
+            return
+        place = len(self.text)
+        self.text += text
+        self.spans.append(Span(place, len(self.text), "protected", markup, parent=self.parent, at=at, name=name))
+
+    def open_pair(self, markup: str, at: int | None = None, name: str = "") -> None:
+        """Begin a span around words."""
+        place = len(self.text)
+        if len(self._open) >= MAX_DEPTH:
+            self.add_point(markup, at, name)
+            return
+        self.spans.append(Span(place, place, "pair", markup, parent=self.parent, at=at, name=name))
+        self._open.append(len(self.spans) - 1)
+
+    def close_pair(self, markup: str, name: str = "") -> None:
+        """End the innermost open span of that name; a span that was opened after it becomes a point.
+
+        Without such a span, the markup is a point.
+        """
+        matching = [index for index in self._open if self.spans[index].name == name]
+        if not matching:
+            self.add_point(markup, name=name)
+            return
+        while self._open[-1] != matching[-1]:
+            self._unpair(self._open.pop())
+        index = self._open.pop()
+        self.spans[index] = replace(self.spans[index], end=len(self.text), close=markup)
+
+    def _unpair(self, index: int) -> None:
+        """Turn an open span into a point; what it encloses belongs to its parent."""
+        span = self.spans[index]
+        self.spans[index] = replace(span, kind="point", end=span.start)
+        for i, other in enumerate(self.spans):
+            if other.parent == index:
+                self.spans[i] = replace(other, parent=span.parent)
+
+    def build(self, key: str = "", translate: bool = True) -> Segment:
+        """The segment; spans that are still open become points."""
+        while self._open:
+            self._unpair(self._open.pop())
+        return Segment(self.text, tuple(self.spans), key, translate)
+
+
+def render(
+    content: Segment | Target,
+    escape: Callable[[str], str] = str,
+    markup: Callable[[Span], str] = lambda span: span.open,
+) -> str:
+    """Text and spans in the syntax of a format.
+
+    `escape` writes text, and `markup` writes what opens a span, replaces protected text, or is a point.
+    """
+    children: dict[int | None, list[int]] = {}
+    for index, span in enumerate(content.spans):
+        children.setdefault(span.parent, []).append(index)
+    spans, pieces = content.spans, list[str]()
+
+    def write(start: int, end: int, parent: int | None) -> None:
+        for index in sorted(children.get(parent, ()), key=lambda i: (spans[i].start, spans[i].end, i)):
+            span = spans[index]
+            pieces.append(escape(content.text[start : span.start]))
+            if span.kind == "protected":
+                pieces.append(markup(span) if span.open else escape(content.text[span.start : span.end]))
+            else:
+                pieces.append(markup(span))
+                write(span.start, span.end, index)
+                pieces.append(span.close)
+            start = span.end
+        pieces.append(escape(content.text[start:end]))
+
+    write(0, len(content.text), None)
+    return "".join(pieces)

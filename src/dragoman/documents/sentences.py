@@ -1,0 +1,62 @@
+"""The translator that documents use: sentences in, aligned translations out, and a retry that must keep some words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, Unpack
+
+from dragoman.errors import SearchError
+from dragoman.search.constraints.terms import Terms
+from dragoman.search.types import SearchInterruptedError
+from dragoman.translation.options import TranslationOptions
+from dragoman.translation.result import Translation
+
+if TYPE_CHECKING:
+    from dragoman.translation.translator import Translator
+
+
+class SentenceTranslator(Protocol):
+    """What the core needs from a translator; tests have one without a model."""
+
+    def split(self, line: str) -> list[str]:
+        """The sentences of a line, or groups of them, that are translated at once."""
+
+    def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
+        """The translation of each text, in order."""
+
+    def stream_requiring(
+        self, texts: Sequence[str], words: Sequence[str], alignment: bool
+    ) -> Iterator[Translation] | None:
+        """The same, with each of the `words` required where its text has it; None if that is not possible here."""
+
+
+class ModelTranslator:
+    """A `Translator` with the options of all sentences."""
+
+    def __init__(self, translator: Translator, **options: Unpack[TranslationOptions]) -> None:
+        self.translator, self.options = translator, options
+
+    def split(self, line: str) -> list[str]:
+        """The segments of a line, as the option `split` says."""
+        return self.translator.segmenter.split_line(line, self.options.get("split", "auto"))
+
+    def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
+        """The translation of each text, in order."""
+        options: TranslationOptions = {**self.options, "alignment": alignment}
+        return self.translator.stream(texts, **options)
+
+    def stream_requiring(
+        self, texts: Sequence[str], words: Sequence[str], alignment: bool
+    ) -> Iterator[Translation] | None:
+        """Translations that keep these words, with an engine that supports lexical constraints, if there is one."""
+        terms = Terms({word: word for word in words})
+        if (own := self.options.get("terms")) is not None:
+            terms = (own if isinstance(own, Terms) else Terms(own)).merge(terms)
+        options: TranslationOptions = {**self.options, "terms": terms, "alignment": alignment}
+        try:
+            found = list(self.translator.stream(texts, **options))
+        except SearchInterruptedError:
+            raise
+        except (SearchError, ImportError):  # no such engine, PyTorch is not installed, or constraints with sampling
+            return None
+        return iter(found)

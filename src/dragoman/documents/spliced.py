@@ -1,0 +1,86 @@
+"""Documents that are one text: translations are spliced into the original, and everything else stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.documents.encoding import Encoding
+from dragoman.documents.segment import Segment, Span, Target, render
+
+UTF8: Final = Encoding()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in the original, `text[start:end]`, that is replaced by the translation of a segment.
+
+    `escape` writes text in the syntax of the format. `wrap` gets the result, for example to add quotes or an element
+    that the original lacks. A slot may be inside another, within the markup of one of its spans (see `Span.at`).
+    """
+
+    start: int
+    end: int
+    segment: Segment
+    escape: Callable[[str], str] = str
+    wrap: Callable[[str], str] = str
+
+    def render(self, target: Target, markup: Callable[[Span], str]) -> str:
+        """The target in the syntax of the format; `markup` writes what opens a span, or is a point."""
+        return render(target, self.escape, markup)
+
+
+@dataclass(frozen=True)
+class SplicedText:
+    """A text with slots, in order. It is a `Document`, and a part of documents that have several (zip archives)."""
+
+    text: str
+    slots: Sequence[Slot]
+    encoding: Encoding = UTF8
+    errors: str = "strict"  # how characters that the encoding lacks are written
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments of all slots."""
+        return [slot.segment for slot in self.slots]
+
+    def write(self, targets: Sequence[Target | None]) -> bytes:
+        """The original with the targets in their slots; a slot without a target keeps its bytes."""
+        if all(target is None for target in targets):
+            return self.encoding.encode(self.text, self.errors)
+        return self.encoding.encode(self.splice(targets), self.errors)
+
+    def splice(self, targets: Sequence[Target | None]) -> str:
+        """The text with the targets in their slots."""
+        filled = sorted(
+            ((slot, target) for slot, target in zip(self.slots, targets, strict=True) if target is not None),
+            key=lambda pair: (pair[0].start, -pair[0].end),
+        )
+        return self._copy(0, len(self.text), filled)
+
+    def _copy(self, start: int, end: int, filled: Sequence[tuple[Slot, Target]]) -> str:
+        """`text[start:end]` with the targets of the outermost of these slots, which are inside it."""
+        pieces = []
+        i = 0
+        while i < len(filled):
+            slot, target = filled[i]
+            inner = i + 1
+            while inner < len(filled) and filled[inner][0].end <= slot.end:
+                inner += 1
+            pieces.append(self.text[start : slot.start])
+            pieces.append(slot.wrap(self._render(slot, target, filled[i + 1 : inner])))
+            start, i = slot.end, inner
+        return "".join([*pieces, self.text[start:end]])
+
+    def _render(self, slot: Slot, target: Target, inner: Sequence[tuple[Slot, Target]]) -> str:
+        """A target, with translations inside the markup of its spans."""
+
+        def markup(span: Span) -> str:
+            if span.at is None:
+                return span.open
+            last = span.at + len(span.open)
+            own = [(slot, target) for slot, target in inner if span.at <= slot.start and slot.end <= last]
+            return self._copy(span.at, last, own)
+
+        return slot.render(target, markup)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import leave, run_command
+from small_model import model_at
+
+PAGE = b"<h1>one <b>two</b> three</h1>\n<p>four {five} six.</p>\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_at(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.html"
+    path.write_bytes(PAGE)
+    return path
+
+
+def test_a_document_goes_to_a_file_or_to_standard_output(model: Path, page: Path, tmp_path: Path) -> None:
+    done = run_command("translate", model, page, "-o", tmp_path / "page.de.html", "--beam", 1)
+    assert done.returncode == 0 and done.stdout == b""
+    written = (tmp_path / "page.de.html").read_bytes()
+    assert written.count(b"{five}") == 1 and written.startswith(b"<h1>") and written != PAGE
+    assert run_command("translate", model, page, "--beam", 1).stdout == written
+    assert run_command("translate", model, "--format", "html", "--beam", 1, given=PAGE).stdout == written
+
+
+def test_a_review_page_and_a_bilingual_file(model: Path, page: Path, tmp_path: Path) -> None:
+    extras = ["--review", tmp_path / "review.html", "--bilingual", tmp_path / "page.xlf"]
+    done = run_command("translate", model, page, "-o", tmp_path / "out.html", "--beam", 1, *extras)
+    assert done.returncode == 0, done.stderr
+    assert b"one two three" in (tmp_path / "review.html").read_bytes()
+    assert (tmp_path / "page.xlf").read_bytes().count(b"<trans-unit") == 2
+    assert run_command("translate", model, "--text", "one", *extras).returncode == 2
+    assert run_command("translate", model, page, page, "-o", tmp_path / "all", *extras).returncode == 2
+
+
+def test_text_is_line_by_line_as_before(model: Path, page: Path, tmp_path: Path) -> None:
+    for arguments in ((page, "--format", "text"), ("-",)):
+        done = run_command("translate", model, *arguments, "--beam", 1, given=PAGE)
+        assert done.returncode == 0 and done.stdout.count(b"\n") == 2
+    (tmp_path / "a.txt").write_text("one\ntwo\n", "utf-8")
+    done = run_command("translate", model, tmp_path / "a.txt", tmp_path / "a.txt", "--beam", 1)
+    assert done.stdout.count(b"\n") == 4
+
+
+def test_a_folder_goes_to_a_directory(
+    model: Path, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "notes.pdf").write_bytes(b"%PDF-1.7")
+    assert leave(capsys, "translate", str(model), str(tmp_path), "-o", str(out), "--beam", "1")[0] == 0
+    assert (out / "page.html").exists() and not (out / "notes.pdf").exists()
+    changed = (out / "page.html").stat().st_mtime_ns
+    code, _, err = leave(capsys, "translate", str(model), str(tmp_path), "-o", str(out), "--beam", "1")
+    assert code == 0 and "1 document had been translated before" in err
+    assert (out / "page.html").stat().st_mtime_ns == changed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mention"),
+    [
+        (["PAGE", "--nbest", "2"], "--nbest"),
+        (["PAGE", "--require", "x"], "--require"),
+        (["PAGE", "PAGE"], "-o DIR"),
+        (["PAGE", "-"], "standard input"),
+        (["PAGE", "--format", "htm"], "html"),
+        (["PAGE", "-o", "PAGE"], "also an input"),
+        (["PDF"], "pdftotext"),
+        (["--text", "one", "--format", "html"], "--format"),
+        (["PAGE", "PAGE", "-o", "PDF"], "directory"),
+    ],
+)
+def test_mistakes_are_rejected(
+    arguments: list[str], mention: str, model: Path, page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pdf = page.with_name("a.pdf")
+    pdf.write_bytes(b"%PDF-1.7")
+    given = [{"PAGE": str(page), "PDF": str(pdf)}.get(word, word) for word in arguments]
+    code, out, err = leave(capsys, "translate", str(model), *given)
+    assert code == 2 and out == "" and mention in err
+    assert page.read_bytes() == PAGE
+
+
+def test_what_was_left_is_reported(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"  # a random model copies no placeholder, and the search is too short to write one
+    page.write_bytes(b"<p>one {five} six.</p>")
+    arguments = ["--max-length", "1", "--beam", "1", "-o", str(tmp_path / "out.html")]
+    code, _, err = leave(capsys, "translate", str(model), str(page), *arguments)
+    assert code == 0
+    assert "p 1: left in the source language" in err
+    assert (tmp_path / "out.html").read_bytes() == page.read_bytes()

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.documents.detect import detect
+from dragoman.documents.files import RECORD, find_documents, translate_documents
+from dragoman.errors import DocumentError, DragomanError, OutputError
+from dragoman.translation.translator import Translator
+from raising import raises
+from small_model import model_at
+
+PAGE = "<h1>one <b>two</b> three</h1><p>four {five} six <i>seven</i>.</p>"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_at(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "found"),
+    [
+        ("a.html", b"<p>Hi", "html"),
+        ("a", b"\xef\xbb\xbf <!-- x --> <!DOCTYPE html>", "html"),
+        ("a.dat", b"<?xml version='1.0'?><html xmlns='x'>", "html"),
+        ("a.txt", b"<html>", "text"),
+        ("a.en", b"Hello", None),
+    ],
+)
+def test_formats_are_found_by_content_and_suffix(name: str, data: bytes, found: str | None) -> None:
+    format_found = detect(data, name)
+    assert (format_found and format_found.name) == found
+
+
+@pytest.mark.parametrize("data", [b"%PDF-1.7", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf1"])
+def test_unsupported_documents_are_rejected_with_advice(data: bytes) -> None:
+    with raises(DocumentError, "unsupported_format", "a.txt", "save" if data[0] != 37 else "pdftotext"):
+        detect(data, "a.txt")
+
+
+def test_translate_document(model: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(PAGE, "utf-8")
+    report = dragoman.translate_document(model, page, tmp_path / "out" / "page.html", beam=1)
+    written = (tmp_path / "out" / "page.html").read_text("utf-8")
+    assert len(report.results) == 2
+    assert written.count("{five}") == 1 and written.startswith("<h1>") and written.endswith("</p>")
+    assert sorted(written.count(tag) for tag in ("<b>", "</b>", "<i>", "</i>")) == [1, 1, 1, 1]
+    assert page.read_text("utf-8") == PAGE
+
+
+def test_the_source_is_never_written(model: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(PAGE, "utf-8")
+    (tmp_path / "link.html").symlink_to(page)
+    for output in (page, tmp_path / "link.html"):
+        with raises(OutputError, "output_is_input"):
+            dragoman.translate_document(model, page, output)
+    with raises(DocumentError, "file_missing"):
+        dragoman.translate_document(model, tmp_path / "no.html", tmp_path / "out.html")
+    with raises(DocumentError, "unsupported_format", "text"):
+        dragoman.translate_document(model, __file__, tmp_path / "out")
+    assert page.read_text("utf-8") == PAGE
+
+
+def translate_all(model: Path, sources: list[Path], output: Path, **options: Any) -> dict[str, str]:
+    documents, _ = find_documents(sources, output)
+    results = translate_documents(Translator.load(model), documents, output, beam=1, **options)
+    return {
+        document.name: "before" if result is None else "error" if isinstance(result, DragomanError) else "done"
+        for document, result in results
+    }
+
+
+def test_a_folder_is_resumed(model: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "site", tmp_path / "site" / "out"
+    (folder / "sub").mkdir(parents=True)
+    (folder / ".hidden").mkdir()
+    for name in ("a.html", "sub/b.html", ".hidden/c.html"):
+        (folder / name).write_text(PAGE, "utf-8")
+    (folder / "d.txt").write_text("one two\n", "utf-8")
+    (folder / "e.bin").write_bytes(bytes(99))
+    (folder / "f.html").write_bytes(b"<p>\xff")
+    done = {"a.html": "done", "d.txt": "done", "f.html": "error", "sub/b.html": "done"}
+    assert translate_all(model, [folder], out) == done
+    before = {name: "before" if state == "done" else state for name, state in done.items()}
+    assert translate_all(model, [folder], out) == before
+    (folder / "a.html").write_text(PAGE + "<p>eight", "utf-8")  # changed
+    (out / "d.txt").write_text("edited", "utf-8")
+    assert translate_all(model, [folder], out) == before | {"a.html": "done", "d.txt": "done"}
+    assert translate_all(model, [folder], out, terms={"one": "eins"}) == done  # other settings
+    (out / RECORD).write_text('{"format": 1, "documents": {"a.html": 3}}', "utf-8")  # damaged
+    assert translate_all(model, [folder], out) == done
+    assert set(json.loads((out / RECORD).read_bytes())["documents"]) == {"a.html", "d.txt", "sub/b.html"}
+
+
+def test_two_documents_never_have_the_same_output(model: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "page.html").write_text(PAGE, "utf-8")
+    documents, _ = find_documents([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
+    assert [document.name for document in documents] == ["a/page.html", "b/page.html"]
+    with raises(DocumentError, "duplicate_file", "page.html"):
+        find_documents([tmp_path / "a" / "page.html", tmp_path / "b" / "page.html"], tmp_path / "out")
+    with raises(OutputError, "output_is_input"):
+        find_documents([tmp_path / "a" / "page.html"], tmp_path / "a")
+
+
+def test_documents_need_no_torch(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(PAGE, "utf-8")
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"  # importing it fails
+        "from dragoman import translate_document\n"
+        "report = translate_document(sys.argv[1], 'page.html', 'out.html')\n"
+        "print(len(report.results), [name for name in sys.modules if name.partition('.')[0] in ('lxml', 'torch')])\n"
+    )
+    done = run([sys.executable, "-c", code, model], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["2", "['torch']"], done.stderr
+    assert (tmp_path / "out.html").read_text("utf-8").count("{five}") == 1

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from lxml import html as lxml_html
+
+from dragoman.documents.formats import html
+from dragoman.documents.markup import scan
+from dragoman.documents.translate import translate_segments
+from dragoman.errors import DocumentError
+from raising import raises
+from word_by_word import WordByWord, backward
+
+PAGE = """\ufeff<!DOCTYPE html>
+<html lang=en><head><title>My page</title><meta name="description" content="All &amp; more">
+<style>p { color: red }</style><script>if (a < b) { alert("Hello") }</script></head>
+<body class="x"><!-- a comment -->
+<h1>Good <em>morning</em>, world!</h1>
+<p>Read <a href="/a?b=1&amp;c=2" title='The "page"'>this page</a>&nbsp;now
+   or <code>rm -rf</code> it.<br/>Second line <img src=a.png alt="A cat"> here
+<p>Unclosed <b>bold
+<ul><li>One<li>Two &lt; three</ul>
+<pre>keep   this</pre><p translate="no">Not <b>this</b></p><div class="a notranslate">Nor this</div>
+<p>Keep <span translate=no>Acme <b>Corp</b></span> as it is <svg><g><text>Hi</text></g></svg> ok.
+<input type=submit value="Send it"><input value="user text"><textarea>Default text</textarea>
+<table><tr><td>Cell one<td>12.5</table>
+</body></html>
+"""
+
+
+def translate(page: str, translator: WordByWord) -> str:
+    document = html.read(page.encode(), "page.html")
+    report = translate_segments(document.segments, translator)
+    assert not report.kept
+    return document.write([result.target for result in report.results]).decode()
+
+
+def tags(page: str) -> list[tuple[str, str]]:
+    return [(token.kind, token.name) for token in scan(page, html.RAW, lower=True) if token.name]
+
+
+def test_a_page_that_is_not_translated_is_the_same_bytes() -> None:
+    document = html.read(PAGE.encode(), "page.html")
+    assert document.write([None] * len(document.segments)) == PAGE.encode()
+    assert translate(PAGE, WordByWord(word=str)) == PAGE
+
+
+def test_the_words_of_a_page_are_translated_and_nothing_else() -> None:
+    written = translate(PAGE, WordByWord())
+    for expected in (
+        "<title>MY PAGE</title>", 'content="ALL &amp; MORE"', "<h1>GOOD <em>MORNING</em>, WORLD!</h1>",
+        "<a href=\"/a?b=1&amp;c=2\" title='THE &quot;PAGE&quot;'>THIS PAGE</a>", "OR <code>rm -rf</code> IT.<br/>SEC",
+        '<img src=a.png alt="A CAT"> HERE', "<li>ONE<li>TWO &lt; THREE</ul>", "<pre>keep   this</pre>",
+        '<p translate="no">Not <b>this</b></p><div class="a notranslate">Nor this</div>',
+        "KEEP <span translate=no>Acme <b>Corp</b></span> AS IT IS <svg><g><text>Hi</text></g></svg> OK.",
+        '<input type=submit value="SEND IT"><input value="user text"><textarea>DEFAULT TEXT</textarea>',
+        "<td>CELL ONE<td>12.5", 'if (a < b) { alert("Hello") }', "<!-- a comment -->", "UNCLOSED <b>BOLD\n<ul>",
+    ):  # fmt: skip
+        assert expected in written
+
+
+def test_markup_moves_with_the_words() -> None:
+    page = '<p>Read <a href="a"><b>this</b> page</a> now <img alt="A cat" src="c"> please</p>'
+    expected = '<p><img alt="CAT A" src="c"> PLEASE NOW <a href="a">PAGE <b>THIS</b></a> READ</p>'
+    assert translate(page, WordByWord(order=backward)) == expected
+
+
+def test_marks_of_notes_are_not_words() -> None:
+    first, second = '<a epub:type="noteref" href="#n">1</a>', '<sup><a href="#m">[2]</a></sup>'
+    page = f"<p>It rained{first} all{second} day, 5 m<sup>2</sup></p>"
+    (segment,) = html.read(page.encode(), "page.html").segments
+    assert segment.text == "It rained all day, 5 m2"
+    expected = f"<p>M<sup>2</sup> 5 DAY, ALL{second} RAINED{first} IT</p>"
+    assert translate(page, WordByWord(order=backward)) == expected
+
+
+def test_lxml_sees_the_same_elements_with_translated_text() -> None:
+    before, after = (lxml_html.fromstring(text[1:]) for text in (PAGE, translate(PAGE, WordByWord())))
+    assert [(e.tag, e.get("href"), e.get("class")) for e in before.iter()] == [
+        (e.tag, e.get("href"), e.get("class")) for e in after.iter()
+    ]
+    words = re.findall(r"[a-zA-Z]+", before.xpath("string(//h1)") + before.xpath("string(//ul)"))
+    assert [word.upper() for word in words] == re.findall(
+        r"[a-zA-Z]+", after.xpath("string(//h1)") + after.xpath("string(//ul)")
+    )
+
+
+def test_an_encoding_without_the_character_gets_a_reference() -> None:
+    page = '<meta charset="iso-8859-1"><p>Grüße'.encode("latin-1")
+    document = html.read(page, "page.html")
+    assert document.segments[0].text == "Grüße"
+    (result,) = translate_segments(document.segments, WordByWord(word=lambda word: "Ω")).results
+    assert document.write([result.target]) == b'<meta charset="iso-8859-1"><p>&#937;'
+    with raises(DocumentError, "unsupported_encoding", "klingon"):
+        html.read(b'<meta charset="klingon"><p>a', "page.html")
+    with raises(DocumentError, "unsupported_encoding", "byte 3"):
+        html.read(b"<p>\xff", "page.html")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_pages_are_read_and_written_as_they_are(seed: int) -> None:
+    generator = random.Random(seed)
+    for _ in range(60):
+        page = list(PAGE)
+        for _ in range(generator.randint(1, 12)):
+            place = generator.randrange(1, len(page))
+            page[place : place + generator.randint(0, 9)] = generator.choice(["<", ">", '"', "</b>", "<p", "&", "<!--"])
+        text = "".join(page)
+        assert translate(text, WordByWord(word=str)) == text
+        written = translate(text, WordByWord())
+        assert sorted(tags(text)) == sorted(tags(written))

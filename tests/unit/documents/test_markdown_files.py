@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from dragoman.documents.formats import markdown
+from dragoman.documents.translate import translate_segments
+from word_by_word import WordByWord, backward
+
+ROOT = Path(__file__).parents[3]
+PAGE = """\
+---
+title: A page, at last
+date: 2024-01-01
+description: "All about it"
+---
+# Title *here* #
+
+Wrapped *emphasis and
+more* text with `code
+span`, a [link](http://x.org/a_(b) "Title"), a [reference][ref], a [shortcut] and
+<https://auto.link>. Escaped \\*stars\\* &amp; {name_of_it}.\x20\x20
+After a hard break[^1].
+
+> A quote
+> goes **on
+> here**
+
+- [ ] A task
+- 1\\. Not a list
+  * nested ![An image](pic.png) here
+
+| Head | Other \\| head |
+|------|:------|
+| cell one | `a \\| b` two |
+
+Heading
+-------
+
+```python
+print("not this")
+```
+
+    nor this
+
+<div class="x"><p>Some <b>HTML</b> text</p></div>
+
+::: note
+Inside a note
+:::
+
+[^1]: The footnote text.
+[^2]: Another
+      one.
+[ref]: http://ref.org "Not translated"
+[shortcut]: http://short.org
+"""
+
+
+def translate(text: str, translator: WordByWord) -> str:
+    document = markdown.read(text.encode(), "page.md")
+    report = translate_segments(document.segments, translator)
+    assert not report.kept and all(segment.translate for segment in document.segments)
+    return document.write([result.target for result in report.results]).decode()
+
+
+def test_an_untranslated_page_is_the_same_bytes() -> None:
+    for text in (PAGE, PAGE.replace("\n", "\r\n"), "\ufeff" + PAGE, "", "\n\n", "---\nNot a: [front matter\n---\n"):
+        document = markdown.read(text.encode(), "page.md")
+        assert document.write([None] * len(document.segments)) == text.encode()
+        assert translate(text, WordByWord(word=str)) == text
+
+
+def test_a_page_is_translated() -> None:
+    written = translate(PAGE, WordByWord())
+    for expected in (
+        "title: A PAGE, AT LAST\ndate: 2024-01-01\ndescription: \"ALL ABOUT IT\"\n---\n# TITLE *HERE* #\n",
+        "WRAPPED *EMPHASIS AND MORE* TEXT WITH `code\nspan`, A [LINK](http://x.org/a_(b) \"Title\"), A [REF",
+        "A [SHORTCUT][shortcut] AND <https://auto.link>. ESCAPED \\*STARS\\* & {name_of_it}.  \nAFTER A HARD BREAK[^1]",
+        "> A QUOTE GOES **ON HERE**\n", "- [ ] A TASK\n- 1\\. NOT A LIST\n  * NESTED ![AN IMAGE](pic.png) HERE\n",
+        "| HEAD | OTHER \\| HEAD |\n|------|:------|\n| CELL ONE | `a \\| b` TWO |", "HEADING\n-------",
+        'print("not this")', "    nor this", '<div class="x"><p>SOME <b>HTML</b> TEXT</p></div>',
+        "::: note\nINSIDE A NOTE\n:::", "[^1]: THE FOOTNOTE TEXT.\n[^2]: ANOTHER ONE.\n[ref]: http://ref.org \"Not",
+    ):  # fmt: skip
+        assert expected in written
+
+
+def test_markup_moves_with_the_words() -> None:
+    text = "See the **bold *word*** and [a link](u) now"
+    assert translate(text, WordByWord(order=backward)) == "NOW [LINK A](u) AND ***WORD* BOLD** THE SEE"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["# x", "- x", "+ x", "1. x", "*x*", "_x_", "x_y", "[x](y)", "<b>", "`x`", "> x", "a\\b", "~~x~~", "&lt;",
+     "![x](y)", "---", "===", "| x", "```", "https://x.org/a_b*c", "2) x"],
+)  # fmt: skip
+def test_any_translation_is_text(word: str) -> None:
+    for text, block in (("one", "p"), ("# one", "h1"), ("- one", "li"), ("| one |\n|---|\n", "th")):
+        written = translate(text, WordByWord(word=lambda _: word))
+        shown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(written)
+        found = re.search(rf"<{block}>(.*?)</{block}>", shown, re.DOTALL)
+        assert found and not re.search(r"<\w+", found[1]), (written, shown)
+        plain = found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").strip()
+        assert plain == word
+
+
+def shape(text: str) -> list[object]:
+    """The elements of a page as markdown-it sees them, without their words."""
+    found: list[object] = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text):
+        if token.type == "inline":
+            kinds = [(child.type, child.attrGet("href")) for child in token.children or ()]
+            found.append(sorted(repr(kind) for kind in kinds if kind[0] not in ("text", "softbreak")))
+        else:
+            found.append((token.type, token.content if token.type in ("fence", "code_block") else ""))
+    return found
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/howto/translating.md", "docs/howto/serving.md"])
+def test_our_own_pages_keep_their_structure(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for translator in (WordByWord(), WordByWord(order=backward)):
+        written = translate(text, translator)
+        assert written != text and shape(written) == shape(text)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from dragoman.documents.placeholders import find_placeholders, mask_text, protect_placeholders, remask
+from dragoman.documents.segment import Segment, Span
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello {name}, {0} of {1:.2f} and {}", ["{name}", "{0}", "{1:.2f}", "{}"]),
+        ("%s has %d files (%1$s, %(count)d, %05.2f, %@)", ["%s", "%d", "%1$s", "%(count)d", "%05.2f", "%@"]),
+        ("{{ user.name }} and ${total} and %{n} and #{x}", ["{{ user.name }}", "${total}", "%{n}", "#{x}"]),
+        ("<0>Click</0> here<1/>", ["<0>", "</0>", "<1/>"]),
+        ("Write to a.b@c-d.org, see https://x.org/a?b=c.", ["a.b@c-d.org", "https://x.org/a?b=c"]),
+        ("See www.example.com/path).", ["www.example.com/path"]),
+        ("{n, number} on {d, date, short}", ["{n, number}", "{d, date, short}"]),
+        ("50% discount, 100%sure, 5 % of it, 20%-off", []),
+        ("a {not a placeholder} and { 1 }", []),
+    ],
+)
+def test_placeholders_are_found(text: str, expected: list[str]) -> None:
+    assert [text[start:end] for start, end in find_placeholders(text)] == expected
+
+
+def test_placeholders_are_inside_the_pair_that_encloses_them() -> None:
+    text = "See {a} and {b}, not {c}"
+    code = Span(21, 24, "protected", "<code>{c}</code>")
+    segment = protect_placeholders(Segment(text, (Span(0, 16, name="b"), Span(12, 15, name="i"), code)))
+    found = [(text[span.start : span.end], span.parent) for span in segment.spans[3:]]
+    assert found == [("{a}", 0), ("{b}", 1)]
+
+
+def test_masks_do_not_occur_in_the_text_and_differ() -> None:
+    text = "x1 {a} X1002 {b} {c}"
+    spans = [
+        (i, Span(text.index(one), text.index(one) + 3, "protected")) for i, one in enumerate(("{a}", "{b}", "{c}"))
+    ]
+    masked = mask_text(text, spans)
+    words = [mask.word for mask in masked.masks]
+    assert len(set(words)) == 3 and not any(word.casefold() in text.casefold() for word in words)
+    assert masked.text == "x1 {} X1002 {} {}".format(*words)
+    again = remask(masked)
+    assert {mask.word for mask in again.masks}.isdisjoint(words)
+    assert again.text == "x1 {} X1002 {} {}".format(*(mask.word for mask in again.masks))
+
+
+@pytest.mark.parametrize(
+    ("translation", "found"),
+    [
+        ("Hallo X1, du hast X2.", [6, 18]),
+        ("X2 (X1)", [4, 0]),
+        ("我们X1和X2。", [2, 5]),
+        ("Hallo X1, du hast X1 und X2", None),  # twice
+        ("Hallo X1", None),  # lost
+        ("Hallo X1en und X2", None),  # part of a word
+        ("Hallo X1-Tage und X2", None),
+        ("Hallo X1 und X21", None),
+    ],
+)
+def test_a_translation_must_have_every_mask_once(translation: str, found: list[int] | None) -> None:
+    text = "Hello {a}, you have {b}."
+    masked = mask_text(text, [(0, Span(6, 9, "protected")), (1, Span(20, 23, "protected"))])
+    assert masked.text == "Hello X1, you have X2."
+    assert masked.locate(translation) == found
+
+
+def test_a_placeholder_that_is_part_of_a_word_may_stay_part_of_one() -> None:
+    masked = mask_text("a {n}-day trip", [(0, Span(2, 5, "protected", name="{n}"))])
+    (mask,) = masked.masks
+    assert mask.word.isdecimal()  # it stands for a number
+    assert masked.locate(f"eine {mask.word}-Tage-Reise") == [5]

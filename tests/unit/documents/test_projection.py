@@ -1,0 +1,148 @@
+"""Spans on the words of a translation whose alignment is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.documents.projection import best_range
+from dragoman.documents.segment import Segment, SegmentBuilder, render
+from dragoman.documents.translate import translate_segments
+from dragoman.documents.words import part_weights, space_ranges, split_parts, token_ranges, word_ranges
+from dragoman.translation.result import Translation
+from word_by_word import WordByWord, backward
+
+
+def parse(markup: str) -> Segment:
+    builder = SegmentBuilder()
+    for token in re.findall(r"</?\w+/?>|[^<]+", markup):
+        name = token.strip("</>")
+        if not token.startswith("<"):
+            builder.add_text(token)
+        elif token.endswith("/>"):
+            builder.add_point(token, name=name)
+        elif token.startswith("</"):
+            builder.close_pair(token, name)
+        else:
+            builder.open_pair(token, name=name)
+    return builder.build()
+
+
+def translate(markup: str, translator: WordByWord) -> str:
+    (result,) = translate_segments([parse(markup)], translator).results
+    assert result.target is not None
+    return render(result.target)
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("one <b>two</b> three", "THREE <b>TWO</b> ONE"),
+        ("one <b>two three</b> four", "FOUR <b>THREE TWO</b> ONE"),
+        ("<b>one <i>two</i></b> three", "THREE <b><i>TWO</i> ONE</b>"),
+        ("<b>one</b> <i>two</i>", "<i>TWO</i> <b>ONE</b>"),
+        ("<b>one two</b>", "<b>TWO ONE</b>"),
+        ("one <b>two</b>, three", "THREE <b>TWO</b>, ONE"),
+        ("one two<f/> three", "THREE TWO<f/> ONE"),
+        ("one <f/>two three", "THREE <f/>TWO ONE"),
+        ("<f/>one two<g/>", "<f/>TWO ONE<g/>"),
+        ("<b>one<f/> two</b> three", "THREE <b>TWO ONE<f/></b>"),
+    ],
+)
+def test_markup_follows_its_words(markup: str, expected: str) -> None:
+    assert translate(markup, WordByWord(order=backward)) == expected
+
+
+def test_a_span_over_sentences_encloses_both() -> None:
+    markup = "<b>One two. Three</b> four. Five"
+    assert translate(markup, WordByWord()) == "<b>ONE TWO. THREE</b> FOUR. FIVE"
+
+
+def test_a_stray_word_does_not_stretch_a_span() -> None:
+    def order(words: list[str]) -> list[int]:
+        return [0, 1, 3, 4, 5, 6, 2]  # "c" goes to the end
+
+    translator = WordByWord(order=order)  # type: ignore[arg-type]
+    assert translate("<b>a b c</b> d e f g", translator) == "<b>A B</b> D E F G C"
+
+
+def test_a_placeholder_stays_inside_its_tag() -> None:
+    translator = WordByWord(order=backward)
+    assert translate("open <a>the {name} file</a> now", translator) == "NOW <a>FILE {name} THE</a> OPEN"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_markup_comes_back_complete_and_nested(data: st.DataObject) -> None:
+    names = st.sampled_from(["b", "i", "u"])
+    pieces, stack = list[str](), list[str]()
+    for number in range(data.draw(st.integers(1, 12))):
+        match data.draw(st.integers(0, 5)):
+            case 0:
+                stack.append(data.draw(names))
+                pieces.append(f"<{stack[-1]}>")
+            case 1 if stack:
+                pieces.append(f"</{stack.pop()}>")
+            case 2:
+                pieces.append("<p/>")
+            case _:
+                pieces.append(f"w{number}{data.draw(st.sampled_from([' ', ' ', ', ', '. ']))}")
+    markup = "".join([*pieces, *(f"</{name}>" for name in reversed(stack)), "end"])
+    words = len(parse(markup).text.split())
+    order = data.draw(st.permutations(range(words)))
+    translator = WordByWord(order=lambda words: [i for i in order if i < len(words)])
+    written = translate(markup, translator)
+    tags = re.findall("<.*?>", written)
+    assert sorted(tags) == sorted(re.findall("<.*?>", markup))
+    open_tags: list[str] = []
+    for tag in tags:
+        if tag.startswith("</"):
+            assert open_tags.pop() == tag[2:-1]
+        elif not tag.endswith("/>"):
+            open_tags.append(tag[1:-1])
+    assert (
+        re.sub("<.*?>", "", written).split() == re.sub("<.*?>", "", translate(parse(markup).text, translator)).split()
+    )
+
+
+def test_best_range_is_that_of_an_exhaustive_search() -> None:
+    values = [-1, 2, -0.25, 1, -3, 2.5, -0.25, -1, 1]
+    ranges = [(sum(values[a:b]), a, b) for a in range(len(values)) for b in range(a + 1, len(values) + 1)]
+    assert best_range(values)[0] == max(ranges)[0]
+    assert best_range([-1.0, -2.0]) == (0.0, 0, 0)
+
+
+def test_attention_is_pooled_from_tokens_to_parts() -> None:
+    text, tokens = "ab cd, e", ["▁a", "b", "▁cd,", "▁", "e"]
+    places = token_ranges(text, tokens)
+    assert places == [(0, 1), (1, 2), (3, 6), (7, 7), (7, 8)]
+    parts = [part for word in space_ranges(text) for part in split_parts(text, word)]
+    assert parts == [(0, 2), (3, 5), (5, 6), (7, 8)]
+    weights = np.array([[0.1, 0.2, 0.3, 0.3, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
+    expected = np.array([[0.3, 0.2, 0.1, 0.1], [0, 0, 0, 0]]) / np.array([[0.7], [1]])
+    np.testing.assert_allclose(part_weights(weights, places, parts), expected)
+    assert token_ranges("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁x"]) == [(0, 3)] * 4 + [(4, 5)]
+
+
+def test_attention_decides_where_links_are_missing() -> None:
+    """The links say nothing of B and C, but a good share of their attention is on the words of the pair."""
+    links = ((0, 0), (3, 3))
+    weights = np.array([[0.9, 0.1, 0, 0], [0.1, 0.3, 0.3, 0.3], [0.2, 0.2, 0.4, 0.2], [0, 0, 0.1, 0.9]])
+
+    class Attentive(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], alignment: bool) -> Translation:
+            return replace(super().translation(text, lost, alignment), alignment=links, alignment_weights=weights)
+
+    assert translate("a <b>b c</b> d", Attentive()) == "A <b>B C</b> D"
+    assert translate("<b>a</b> b c <i>d</i>", Attentive()) == "<b>A</b> B C <i>D</i>"
+
+
+def test_words_of_tokens_are_found_in_the_text() -> None:
+    assert word_ranges("a  bcd 你好", ["▁a", "▁b", "cd", "▁", "你", "好"]) == [(0, 1), (3, 6), (7, 8), (8, 9)]
+    assert word_ranges("Ab cd", ["▁ab", "▁c", "@@d"]) == space_ranges("Ab cd")  # changed by its tokenizer
+    assert word_ranges("a b c", ["▁x", "▁yz1"]) is None

@@ -1,0 +1,74 @@
+"""The review page and the bilingual files of a translated document."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from dragoman.documents.bilingual import bilingual_file
+from dragoman.documents.files import Extras
+from dragoman.documents.formats import html
+from dragoman.documents.report import Report
+from dragoman.documents.review import review_page
+from dragoman.documents.translate import translate_segments
+from dragoman.errors import OutputError
+from raising import raises
+from word_by_word import WordByWord, backward
+
+PAGE = b"""<p>One <b>two &amp; {file}</b> three <img src="a.png"></p><p>lost {x} here</p><p translate=no>no</p>
+<h1>He said </script> 'x' &lt;b> \xf0\x9f\x98\x80 four</h1>"""
+
+
+@pytest.fixture
+def report() -> Report:
+    segments = html.read(PAGE, "page.html").segments
+    return translate_segments(segments, WordByWord(order=backward), align=True)
+
+
+def test_xliff_has_both_texts(report: Report) -> None:
+    root = etree.fromstring(bilingual_file(report, ".xlf", 'a "page".html', "en", "de").encode())
+    space = {"x": "urn:oasis:names:tc:xliff:document:1.2"}
+    assert root.xpath("string(//x:file/@original)", namespaces=space) == 'a "page".html'
+    units = root.findall(".//x:trans-unit", space)
+    assert len(units) == len(report.results)
+    assert ["".join(unit.find("x:source", space).itertext()) for unit in units] == [
+        result.segment.text for result in report.results
+    ]
+    first = units[0].find("x:target", space)
+    assert "".join(first.itertext()).split() == ["THREE", "{file}", "&", "TWO", "ONE"]
+    assert ["".join(g.itertext()) for g in first.findall("x:g", space)] == ["{file} & TWO"]
+    assert len(first.findall("x:x", space)) == 1
+
+
+def test_tmx_has_both_texts(report: Report) -> None:
+    root = etree.fromstring(bilingual_file(report, ".tmx", "page.html", "en", "de").encode())
+    found = [[tuv.get("{http://www.w3.org/XML/1998/namespace}lang") for tuv in tu] for tu in root.iter("tu")]
+    assert found == [["en", "de"]] * report.translated
+    (opening, *_) = root.iter("bpt")
+    assert opening.text == "<b>"
+
+
+def test_the_page_has_words_with_their_links(report: Report) -> None:
+    page = review_page(report, "page.html")
+    assert page.count("</script>") == 1  # that of the page itself
+    found = re.search(r"const data = (\{.*\});\n", page)
+    assert found
+    data = json.loads(found[1])
+    first = data["segments"][0]
+    assert (first["source"], first["target"]) == ("One two & {file} three ", "THREE {file} & TWO ONE ")
+    source, target, links = first["words"]
+    pairs = {(first["source"][slice(*source[s])], first["target"][slice(*target[t])]) for s, t in links}
+    assert pairs == {("One", "ONE"), ("two", "TWO"), ("&", "&"), ("{file}", "{file}"), ("three", "THREE")}
+
+
+def test_names_are_checked_before_anything_is_translated(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.html", tmp_path / "b.html"
+    with raises(OutputError, "unsupported_format", ".tmx"):
+        Extras.parse(None, tmp_path / "a.csv", [source, output])
+    for review, bilingual in ((source, None), (output, None), (tmp_path / "c.tmx", tmp_path / "c.tmx")):
+        with raises(OutputError, "output_is_input"):
+            Extras.parse(review, bilingual, [source, output])

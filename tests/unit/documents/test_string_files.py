@@ -1,0 +1,195 @@
+"""JSON, YAML and Java properties: strings are translated, structure and everything else stays."""
+
+from __future__ import annotations
+
+import json as standard_json
+import random
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from dragoman.documents.detect import read_document
+from dragoman.documents.formats import json, properties, yaml
+from dragoman.documents.translate import translate_segments
+from dragoman.errors import DocumentError
+from raising import raises
+from word_by_word import WordByWord, backward
+
+JSON = r"""{
+  "title" : "Hello, {name}!",  "count": 12, "ok": true, "path": "src/app_main.js", "locale": "en-US",
+  "@title": {"description": "not for users"},
+  "menu": ["Open file", "Say \"hi\"\n\nthen \u00fcber", {"deep": "It costs 5 \\ 6"}],
+  "files": "You have {n, plural, =0 {no files} one {# file} other {# files in {folder}}} now.",
+  "html": "Click <b>this <i>button</i></b>&nbsp;now <br/> please", "empty": ""
+}
+"""
+YAML_TEXT = """\
+# a comment: stays
+title: Hello, world   # another
+menu:
+  - Open file
+  - 'It''s here'
+  - "Say \\"hi\\" \\u00fcber"
+  - {a: one two, b: [x y, yes, 12]}
+number: 12
+flag: yes
+anchor: &a some words
+alias: *a
+literal: |
+  First line
+    indented line
+
+  Last line
+folded: >-
+  One paragraph
+  goes on
+
+  Second {n, plural, one {# file} other {# files}} here
+plain: this goes
+  on and on
+ratio: key
+"""
+PROPERTIES = r"""# comment = stays
+title = Hello world
+greeting: It''s {0}, isn''t it?
+plain=It's here
+ long = one \
+        two \
+        three
+unicode = \u00fcber alles\!
+empty =
+path = /usr/lib/x.so
+key\ with\ space   value text
+"""
+
+
+def translate(module: Any, text: str, translator: WordByWord | None = None) -> str:
+    document = module.read(text.encode(), "file")
+    report = translate_segments(document.segments, translator or WordByWord())
+    assert not report.kept
+    return str(document.write([result.target for result in report.results]).decode())
+
+
+@pytest.mark.parametrize(("module", "text"), [(json, JSON), (yaml, YAML_TEXT), (properties, PROPERTIES)])
+def test_untranslated_files_are_the_same_bytes(module: Any, text: str) -> None:
+    for variant in (text, text.replace("\n", "\r\n"), "\ufeff" + text):
+        document = module.read(variant.encode(), "file")
+        assert document.write([None] * len(document.segments)) == variant.encode()
+        assert translate(module, variant, WordByWord(word=str)) == variant
+
+
+def test_json_strings_are_translated() -> None:
+    found = standard_json.loads(translate(json, JSON))
+    assert found == {
+        "title": "HELLO, {name}!",
+        "count": 12,
+        "ok": True,
+        "path": "src/app_main.js",
+        "locale": "en-US",
+        "@title": {"description": "not for users"},
+        "menu": ["OPEN FILE", 'SAY "HI"\n\nTHEN ÜBER', {"deep": "IT COSTS 5 \\ 6"}],
+        "files": "YOU HAVE {n, plural, =0 {NO FILES} one {# FILE} other {# FILES IN {folder}}} NOW.",
+        "html": "CLICK <b>THIS <i>BUTTON</i></b> NOW <br/> PLEASE",
+        "empty": "",
+    }
+    backwards = standard_json.loads(translate(json, JSON, WordByWord(order=backward)))
+    assert backwards["files"] == "NOW. {n, plural, =0 {FILES NO} one {FILE #} other {{folder} IN FILES #}} HAVE YOU"
+    assert standard_json.loads(translate(json, '{"a": "<b>one</b> two {x}"}', WordByWord(order=backward))) == {
+        "a": "{x} TWO <b>ONE</b>"
+    }
+    assert translate(json, '["Tom &amp; {x} & <b>Jim</b>"]') == '["TOM &amp; {x} &amp; <b>JIM</b>"]'
+    assert translate(json, '["Tom & <b>Jim</b>"]') == '["TOM & <b>JIM</b>"]'
+    keys = [segment.key for segment in json.read(JSON.encode(), "f").segments]
+    assert keys[:4] == ["title", "menu.0", "menu.1", "menu.2.deep"]
+    assert "files[one]" in keys
+
+
+def test_json_in_ascii_stays_ascii() -> None:
+    assert translate(json, r'["\u00fcber"]', WordByWord(word=lambda word: "Ω😀")) == r'["\u03a9\ud83d\ude00"]'
+
+
+def test_yaml_strings_are_translated_in_their_style() -> None:
+    written = translate(yaml, YAML_TEXT)
+    before, after = YAML(typ="safe", pure=True).load(YAML_TEXT), YAML(typ="safe", pure=True).load(written)
+    assert after == {
+        "title": "HELLO, WORLD",
+        "menu": ["OPEN FILE", "IT'S HERE", 'SAY "HI" ÜBER', {"a": "ONE TWO", "b": ["X Y", before["flag"], 12]}],
+        "number": 12,
+        "flag": before["flag"],
+        "anchor": "SOME WORDS",
+        "alias": "SOME WORDS",
+        "literal": "FIRST LINE\n  INDENTED LINE\n\nLAST LINE\n",
+        "folded": "ONE PARAGRAPH GOES ON\nSECOND {n, plural, one {# FILE} other {# FILES}} HERE",
+        "plain": "THIS GOES ON AND ON",
+        "ratio": "KEY",
+    }
+    assert "# a comment: stays" in written and "# another" in written and "- 'IT''S HERE'" in written
+
+
+@pytest.mark.parametrize("word", ["yes", "a: b", "- x", "# x", "it's, [really]", "{x", "12", "", "null", "x #y"])
+def test_any_translation_is_a_yaml_string(word: str) -> None:
+    text = "a: one\nb: [one, two]\nc: 'one'\nd: \"one\"\ne: |\n  one\n"
+    document = yaml.read(text.encode(), "f")
+    targets = [result.target for result in translate_segments(document.segments, WordByWord(lambda _: word)).results]
+    after = YAML(typ="safe", pure=True).load(document.write(targets))
+    expected = word or "one"  # an empty translation keeps the source
+    assert after == {"a": expected, "b": [expected, word or "two"], "c": expected, "d": expected, "e": f"{expected}\n"}
+
+
+def test_properties_are_translated() -> None:
+    expected = r"""# comment = stays
+title = HELLO WORLD
+greeting: IT''S {0}, ISN''T IT?
+plain=IT'S HERE
+ long = ONE TWO THREE
+unicode = \u00dcBER ALLES!
+empty =
+path = /usr/lib/x.so
+key\ with\ space   VALUE TEXT
+"""
+    assert translate(properties, PROPERTIES) == expected
+
+
+def test_properties_in_latin_1_and_utf_8() -> None:
+    translator = WordByWord(word=lambda word: word + "é")
+    for encoding, expected in (("latin-1", b"a=\\u00fcber\\u00e9"), ("utf-8", "a=überé".encode())):
+        document = properties.read("a=über".encode(encoding), "f")
+        (result,) = translate_segments(document.segments, translator).results
+        assert document.write([result.target]) == expected
+
+
+def test_apostrophes_of_a_message_are_written_twice() -> None:
+    assert translate(properties, "a=Open {0}", WordByWord(lambda word: word if word == "X1" else "l'a")) == "a=l''a {0}"
+    assert translate(properties, "a=Open it", WordByWord(lambda word: "l'a")) == "a=l'a l'a"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "code"),
+    [
+        ("a.json", b'{"a": ', "invalid_json"),
+        ("a.json", b"[" * 5000, "invalid_json"),
+        ("a.yaml", b"a: [", "damaged_document"),
+        ("a.yaml", b"a:\n\t- x\n  b: : c", "damaged_document"),
+        ("a.json", b'{"a": "\xff"}', "unsupported_encoding"),
+    ],
+)
+def test_damaged_files_are_rejected(name: str, data: bytes, code: str) -> None:
+    with raises(DocumentError, code, name):
+        read_document(data, name)
+
+
+@pytest.mark.parametrize(("module", "text"), [(json, JSON), (yaml, YAML_TEXT), (properties, PROPERTIES)])
+def test_changed_files_are_the_same_bytes_or_rejected(module: Any, text: str) -> None:
+    generator = random.Random(5)
+    for _ in range(80):
+        changed = list(text)
+        for _ in range(3):
+            place = generator.randrange(len(changed))
+            inserted = generator.choice(["'", '"', "\\", "{", "\n", ":", "é", "<b>"])
+            changed[place : place + generator.randint(0, 4)] = inserted
+        variant = "".join(changed)
+        try:
+            assert translate(module, variant, WordByWord(word=str)) == variant
+        except DocumentError:
+            continue

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from dragoman.documents.segment import Segment, render
+from dragoman.documents.translate import translate_segments
+from word_by_word import WordByWord, backward
+
+
+def translate(text: str, translator: WordByWord) -> str | None:
+    (result,) = translate_segments([Segment(text)], translator).results
+    return None if result.target is None else result.target.text
+
+
+def test_placeholders_come_back_and_white_space_stays() -> None:
+    text = "  Open {file} now.\n\n- Then  see https://x.org/?a=b. Close %(n)d files. "
+    expected = "  NOW. {file} OPEN\n\n- https://x.org/?a=b. SEE THEN FILES. %(n)d CLOSE "
+    assert translate(text, WordByWord(order=backward)) == expected
+
+
+def test_text_without_words_is_not_translated() -> None:
+    translator = WordByWord()
+    assert [translate(text, translator) for text in ("12,5 %", "{a}: {b}", "", "https://x.org")] == [None] * 4
+    assert sum(map(len, translator.calls)) == 0
+
+
+def test_untranslated_segments_are_left() -> None:
+    translator = WordByWord()
+    results = translate_segments([Segment("one", translate=False), Segment("two")], translator).results
+    assert [result.target and result.target.text for result in results] == [None, "TWO"]
+
+
+def test_a_lost_mask_is_tried_with_another_mask() -> None:
+    translator = WordByWord(lost=frozenset(["X1"]))
+    (result,) = translate_segments([Segment("open {file} now")], translator).results
+    assert result.target is not None and result.target.text == "OPEN {file} NOW"
+    assert result.retried and result.problem is None and not result.needs_review
+
+
+def test_a_mask_that_is_lost_twice_is_required() -> None:
+    class Forgetful(WordByWord):
+        def stream(self, texts, alignment):  # type: ignore[no-untyped-def]
+            return (
+                self.translation(" ".join(w for w in t.split() if w.islower()), self.lost, alignment) for t in texts
+            )
+
+    assert translate("open {file} now", Forgetful()) == "OPEN {file} NOW"
+
+
+def test_a_sentence_that_loses_its_placeholder_keeps_its_source_and_is_reported() -> None:
+    lost = frozenset(["X1", "4831"])
+    report = translate_segments(
+        [Segment("One two. Open {file} now. Three", key="k")], WordByWord(lost=lost, can_require=False)
+    )
+    (result,) = report.results
+    assert result.target is not None and result.target.text == "ONE TWO. Open {file} now. THREE"
+    assert result.problem == "placeholder_lost" and report.kept == [result]
+    assert report.to_json()["review"][0]["key"] == "k"
+    assert "left in the source language" in report.summary()
+
+
+def test_an_empty_translation_keeps_the_source() -> None:
+    (result,) = translate_segments([Segment("one")], WordByWord(word=lambda word: "")).results
+    assert result.target is None and result.problem == "empty"
+
+
+def test_every_protected_text_is_written_once() -> None:
+    from dragoman.documents.segment import SegmentBuilder
+
+    builder = SegmentBuilder()
+    builder.add_text("call ")
+    builder.add_protected("f(x)", "<code>f(x)</code>")
+    builder.add_text(" and {g}")
+    (result,) = translate_segments([builder.build()], WordByWord(order=backward)).results
+    assert result.target is not None
+    assert render(result.target) == "{g} AND <code>f(x)</code> CALL"
