@@ -7,7 +7,8 @@
 Draws `--pairs` pairs, and trains on them with all weights and with adapters of each rank, each in a process of its own;
 everything else is the default for each, or as given by --set and --set-full or --set-lora. Seconds are those of the
 training steps, without evaluations; memory is the peak of the GPU, or of the process; size is what must be kept beside
-the base model. A run that is finished is not repeated.
+the base model. A run that is finished is not repeated. Last, steps of all of them take turns in one process, on the
+same batches: on a busy machine, only these times can be compared.
 """
 
 from __future__ import annotations
@@ -57,6 +58,39 @@ def run(arguments: dict[str, Any]) -> dict[str, float]:
     return taken
 
 
+def compare_steps(runs: dict[str, Path], device: str | None, rounds: int) -> dict[str, float]:
+    """The median seconds of a step of each run; they take turns."""
+    import torch
+
+    from dragoman.config import Recipe
+    from dragoman.data.prepared import Prepared
+    from dragoman.models.loading import build_model
+    from dragoman.nn.lora import add_adapters
+    from dragoman.text import vocabulary_sizes
+    from dragoman.training.run_record import prepared_directory
+    from dragoman.training.speed import make_steps, run_step
+
+    place, steps, batches = torch.device(device or "cpu"), {}, []
+    for name, out in runs.items():
+        recipe, prepared = Recipe.load(out / "recipe.toml"), Prepared.open(prepared_directory(out))
+        if not batches:
+            with prepared.loader(recipe.data) as loader:
+                batches = [next(loader) for _ in range(rounds)]
+        model = build_model(recipe.model, vocabulary_sizes(*prepared.tokenizers), 0)
+        if recipe.train.lora:
+            add_adapters(model, recipe.train.lora, recipe.train.lora_scale, recipe.train.lora_projections)
+        steps[name] = make_steps(model.to(place).train(), recipe.train, place, batches[0])
+        for _ in range(3):
+            run_step(steps[name], batches[0])
+    spent: dict[str, list[float]] = {name: [] for name in runs}
+    for batch in batches:
+        for name in runs:
+            began = time.perf_counter()
+            run_step(steps[name], batch)
+            spent[name].append(time.perf_counter() - began)
+    return {name: sorted(times)[len(times) // 2] for name, times in spent.items()}
+
+
 def size(directory: Path) -> float:
     return sum(file.stat().st_size for file in directory.iterdir() if file.is_file()) / 1e6
 
@@ -76,6 +110,7 @@ def main() -> None:
     parser.add_argument("--test", nargs=3, action="append", required=True, metavar=("NAME", "SOURCE", "REFERENCE"))
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--device")
+    parser.add_argument("--rounds", type=int, default=20, help="steps of each to compare")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     source, target = draw((given.source, given.target), given.pairs, given.out / f"train-{given.pairs}")
@@ -98,6 +133,7 @@ def main() -> None:
         return [result.scores[0].value for result in found.results]
 
     before = " | ".join(f"{score:.2f}" for score in bleu(given.model))
+    runs: dict[str, Path] = {}
     rows = [f"| the base model | | {before} | | | | {size(given.model):.1f} |"]
     for rank in (0, *map(int, given.ranks.split(","))):
         out = given.out / (f"lora-{rank}" if rank else "full")
@@ -109,6 +145,7 @@ def main() -> None:
         took = run(arguments)
         scores = bleu(given.model, out) if rank else bleu(out)
         name = f"LoRA, rank {rank}" if rank else "all weights"
+        runs[name] = out
         figures = [f"{score:.2f}" for score in scores]
         figures += [f"{took['seconds'] / took['steps']:.3f}", f"{took['seconds']:.0f}", f"{took['memory'] / 1e9:.2f}"]
         rows.append(f"| {name} | {took['rate']:g} | {' | '.join(figures)} | {size(out):.1f} |")
@@ -117,6 +154,10 @@ def main() -> None:
     print(f"\n| trained | rate | {tests} | s per step | s of training | peak GB | MB on disk |")
     print(f"|---|---|{'---|' * len(names)}---|---|---|---|")
     print("\n".join(rows))
+    seconds = compare_steps(runs, given.device, given.rounds)
+    print("\n| trained | median s per step, in turns | of all weights |\n|---|---|---|")
+    for name, each in seconds.items():
+        print(f"| {name} | {each:.4f} | {each / seconds['all weights']:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether placeholders survive translation: generated strings, each with one to four placeholders of all kinds.
+"""Whether placeholders survive translation: generated strings, each with one to three placeholders of all kinds.
 
     python benchmarks/placeholders.py MODEL [--strings 10000] [--beam 4] [--masks] [--seed 1]
 

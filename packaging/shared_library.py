@@ -22,7 +22,7 @@ from dragoman.native.build import COMMON, HERE, OWN_FLAGS  # noqa: E402
 from dragoman.native.shipped import SUFFIXES  # noqa: E402
 from dragoman.native.variants import variants  # noqa: E402
 
-LIBRARIES: Final = ("processor", "translate", "subword_sampling", "gemm")
+LIBRARIES: Final = ("processor", "translate", "subword_sampling", "word_alignment", "gemm")
 ZIG_CPUS: Final = {"-march=x86-64-v3": "x86_64_v3", "-march=x86-64-v4": "x86_64_v4"}  # zig has its own names
 DECLARATION: Final = re.compile(
     r"^(?!static\b|ALWAYS\b|typedef\b|extern\b|return\b)(?:[A-Za-z_]\w*[\s*]+)+(\w+)\([^;{}]*\);", re.MULTILINE

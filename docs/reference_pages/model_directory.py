@@ -20,12 +20,14 @@ from dragoman.modeldir.layout import (
     TRAINING,
     WEIGHTS,
 )
+from dragoman.modeldir.probe_file import PROBES
 from dragoman.modeldir.weights import tensor_layout
 from dragoman.text.store import TOKENIZER_SUFFIXES
 from reference_pages.markdown import table, wrap
 
 FILES = {
-    WEIGHTS: "the weights: float32 tensors in the safetensors format",
+    WEIGHTS: "the weights: float32 or int8 tensors in the safetensors format; `model-2.safetensors` and so on if there "
+    "are several files",
     RECIPE: "the [recipe](recipe.md) in full, so that later defaults cannot change the model",
     INFO: "vocabulary sizes, languages, license, lengths of training lines",
     CARD: "a page about the model, for people",
@@ -62,6 +64,7 @@ def page() -> list[str]:
     for kind, suffix in TOKENIZER_SUFFIXES.items():
         rows.append([f"`NAME{suffix}`", f"a tokenizer of the kind `{kind}`", "yes, verified"])
     rows.append(["`NAME.json`", "kind, version, size and SHA-256 of the tokenizer `NAME`", "yes, verified"])
+    rows.append([f"`{PROBES}`", "probe sentences with their results, for `dragoman verify`", "yes, verified"])
     rows.append([f"`{TRAINING}/`", "the run that trained the model: metrics, checkpoints, prepared data", "no"])
     return [
         "Model directory",
@@ -73,7 +76,9 @@ def page() -> list[str]:
         table(["file", "content", "loaded"], rows),
         wrap(
             "The tokenizers are named `shared`, or `source` and `target`. Every file that is loaded must match its "
-            f"SHA-256 in `{MANIFEST}`. `{CARD}` may be edited or removed. `{TRAINING}/` may be deleted once "
+            f"SHA-256 in `{MANIFEST}`. A matrix `NAME` in int8 has a scale for each row in `NAME.row_scales`; a "
+            "tensor too large for a file is stored as `NAME@ROW`, by the first row of each part. "
+            f"`{CARD}` may be edited or removed. `{TRAINING}/` may be deleted once "
             "training has finished; it is needed to resume a run and to average its checkpoints. New directories "
             "appear complete: they are written next to their place and renamed."
         ),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dragoman.api import average as average
+    from dragoman.api import distill as distill
     from dragoman.api import evaluate as evaluate
     from dragoman.api import export_model as export_model
     from dragoman.api import finish as finish
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from dragoman.api import merge as merge
     from dragoman.api import plan as plan
     from dragoman.api import prepare as prepare
+    from dragoman.api import quantize as quantize
     from dragoman.api import train as train
+    from dragoman.api import verify as verify
     from dragoman.config import Recipe as Recipe
     from dragoman.data.corpora.corpus import Corpus as Corpus
     from dragoman.documents.files import translate_document as translate_document
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator as Translator
 
 _MODULES = {  # of the public names, as above
-    "api": "average evaluate export_model finish import_model merge plan prepare train",
+    "api": "average distill evaluate export_model finish import_model merge plan prepare quantize train verify",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "documents.files": "translate_document",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dragoman.config import Recipe, load_recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
-from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError, missing_extra
+from dragoman.errors import ConversionError, DataError, DragomanWarning, SearchError, TrainingError, missing_extra
 from dragoman.evaluation.metrics import METRICS
 from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
     import torch
 
     from dragoman.data.prepared import Prepared
+    from dragoman.distillation.selection import SelectionReport
+    from dragoman.distillation.student import Comparison
     from dragoman.evaluation.report import EvaluationReport
     from dragoman.evaluation.systems import System
     from dragoman.evaluation.validation import Validation
+    from dragoman.modeldir.quantized_model import QuantizedModel
     from dragoman.training.distributed.ranks import Ranks
     from dragoman.training.session import PlannedRun, TrainingSession
+    from dragoman.translation.probes import VerificationReport
 
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
@@ -79,6 +84,16 @@ class AverageResult:
 
     path: Path
     parts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DistillationResult:
+    """A student: its directory, its copy in int8, what was dropped, and the BLEU of both."""
+
+    path: Path
+    int8_path: Path
+    selection: SelectionReport
+    comparison: Comparison
 
 
 @_names_missing_extra
@@ -152,6 +167,8 @@ def train(
         out, source, target, corpora, valid, recipe, changes, start_from, minutes, device, tensorboard, reporter
     )
     final = session.train()
+    if session.ranks.first:
+        _store_probes(session.out)
     return TrainingResult.read(session.out / TRAINING, final)
 
 
@@ -188,7 +205,10 @@ def finish(run: PathLike, *, device: str | None = None, reporter: Reporter | Non
     from dragoman.modeldir.layout import TRAINING
     from dragoman.training.session import finish_session
 
-    final = finish_session(Path(run), _validator, _ranks(device), reporter or ConsoleReporter())
+    ranks = _ranks(device)
+    final = finish_session(Path(run), _validator, ranks, reporter or ConsoleReporter())
+    if ranks.first:
+        _store_probes(Path(run))
     return TrainingResult.read(Path(run) / TRAINING, final)
 
 
@@ -357,6 +377,7 @@ def import_model(
     options = ImportOptions(files[0], files[1], files[2], one_target)
     found = read_source_model(Path(path), options)
     found.write(Path(out))
+    _store_probes(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
 
 
@@ -377,6 +398,7 @@ def merge(base: PathLike, adapter: PathLike, *, out: PathLike) -> Path:
     from dragoman.modeldir.merge import merge_model
 
     merge_model(base, adapter, Path(out))
+    _store_probes(Path(out), Path(base))
     return Path(out)
 
 
@@ -401,7 +423,132 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     check_new_directory(Path(out))
     parts = load_parts(directories, last, checkpoints)
     write_average(parts, Path(out))
+    _store_probes(Path(out), directories[0])
     return AverageResult(Path(out), tuple(part.name for part in parts))
+
+
+@_names_missing_extra
+def distill(
+    teachers: Paths,
+    *,
+    source: Paths,
+    out: PathLike,
+    target: Paths = (),
+    valid: ValidationSets = None,
+    size: str = "auto",
+    recipe: Recipe | PathLike | None = None,
+    changes: Changes = (),
+    beam: int = Search.beam,
+    n_best: int | None = None,
+    drop: float = 0.02,
+    min_bleu: float = 0.0,
+    alignment_weight: float = 0.05,
+    minutes: float | None = None,
+    device: str | None = None,
+    reporter: Reporter | None = None,
+) -> DistillationResult:
+    """Train a small student on the translations of a teacher, or of an ensemble (Kim and Rush, 2016).
+
+    `source` are files of sentences; with their references in `target`, the translation of each n-best list with the
+    highest sentence BLEU is taken. Bad translations are dropped: by length, repetition, copies, sentence BLEU below
+    `min_bleu`, and the share `drop` with the lowest scores. `size` is "tiny", "small", "base", or "auto" for a size by
+    the number of pairs; `recipe` and `changes` override it, as in `train`. One head learns the teacher's word
+    alignments, unless `alignment_weight` is 0. The student is written to `out`, and in int8 to `out`-int8, with a
+    comparison of both. Call it again with the same arguments to resume.
+    """
+    from dragoman.distillation.pipeline import DistillationPlan
+    from dragoman.distillation.selection import SelectionRules
+    from dragoman.modeldir.quantized_model import quantize_model
+
+    plan = DistillationPlan(
+        teachers=_paths(teachers),
+        sources=_paths(source),
+        references=_paths(target),
+        out=Path(out),
+        valid=validation_corpora(valid),
+        beam=beam,
+        n_best=n_best or (beam if _paths(target) else 1),
+        alignment=alignment_weight > 0,
+        rules=SelectionRules(drop, min_bleu),
+        device=device or "auto",
+        reporter=reporter or ConsoleReporter(),
+    )
+    corpus, report = plan.write_corpus()
+    if recipe is None:
+        changes = [*plan.student_changes(size, report.kept), *_changes(changes)]
+    if alignment_weight and not any("alignment_weight" in change for change in _changes(changes)):
+        changes = [*_changes(changes), f"train.alignment_weight={alignment_weight}"]
+    trained = train(
+        out=out,
+        corpora=[corpus],
+        valid=valid,
+        recipe=recipe,
+        changes=changes,
+        minutes=minutes,
+        device=device,
+        reporter=reporter,
+    )
+    small = plan.int8_directory
+    if plan.int8_is_missing():
+        quantize_model(Path(out), small)
+        _store_probes(small, Path(out))
+    comparison = plan.compare(_validation_pairs(Path(out)))
+    return DistillationResult(trained.path, small, report, comparison)
+
+
+def quantize(model: PathLike, *, out: PathLike) -> QuantizedModel:
+    """Write a copy of a model to the directory `out` with its weights in int8, in files of at most 8 MB."""
+    from dragoman.modeldir.locate import find_model
+    from dragoman.modeldir.quantized_model import quantize_model
+
+    check_new_directory(Path(out))
+    directory = find_model(model)
+    result = quantize_model(directory, Path(out))
+    _store_probes(Path(out), directory)
+    return result
+
+
+def verify(model: PathLike) -> VerificationReport:
+    """Verify the files of a model, and compare each engine with the stored translations of its probe sentences."""
+    from dragoman.modeldir.locate import find_model
+    from dragoman.translation.probes import verify_probes
+
+    return verify_probes(find_model(model))
+
+
+def _store_probes(directory: Path, parent: Path | None = None) -> None:
+    """Store probes in a model that has none: sentences of its validation set, or of the model that it was made of."""
+    from dragoman.modeldir.layout import model_kind
+    from dragoman.modeldir.locate import is_model
+    from dragoman.modeldir.probe_file import has_probes
+    from dragoman.translation.probes import probe_texts, store_probes
+
+    if model_kind(directory) != "translation" or has_probes(directory):
+        return
+    texts = probe_texts(parent) if parent is not None and is_model(parent) else _validation_texts(directory)
+    with suppress(SearchError, OSError):  # weights that are not finite, or a full disk: the model itself is complete
+        store_probes(directory, texts)
+
+
+def _validation_texts(run: Path) -> list[str]:
+    """Sources of a run's validation set; empty if it is not there."""
+    return [source for source, _ in _validation_pairs(run)[:100]]
+
+
+def _validation_pairs(run: Path) -> list[tuple[str, str]]:
+    """Up to 500 pairs of a run's validation set; empty if it is not there."""
+    from dragoman.data.prepared import Prepared
+    from dragoman.training.run_record import prepared_directory
+
+    try:
+        prepared = Prepared.open(prepared_directory(run))
+        split, (source, target) = prepared.split("valid"), prepared.tokenizers
+    except DataError:
+        return []
+    return [
+        (source.decode(split.source[i].tolist()), target.decode(split.target[i].tolist()))
+        for i in range(min(len(split), 500))
+    ]
 
 
 def _paths(value: Paths) -> list[Path]:

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "files": {"errors", "values", "file_locks"},
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},
-    "data": BASE | {"text"},
+    "data": BASE | {"native", "text"},
     "modeldir": BASE | {"native", "text"},  # the directory that is a model; no torch
     "nn": {"errors", "native"},  # sees no recipe, no file, no rank
     "models": LOADS | {"nn"},
@@ -37,8 +37,10 @@ MAY_IMPORT = {
     "documents": LOADS | {"search", "engines", "translation"},  # no torch
     "serve": LOADS | {"models", "search", "engines", "translation"},
     "conversion": LOADS | {"nn", "models", "search", "engines", "translation"},  # exports are verified by translating
+    "distillation": LOADS | {"data", "models", "search", "engines", "training", "translation"},
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
-    "api": LOADS | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion"},
+    "api": LOADS
+    | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"},
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.engines.specs import NATIVE
 from dragoman.errors import PACKAGE_EXTRAS, MissingExtraError, missing_extra
 from dragoman.native import library, why_not
 
@@ -44,6 +43,8 @@ CORE = {
     "align while translating": f"translate {MODEL} t.en --alignments",
     "sample": f"translate {MODEL} t.en --sample --seed 3",
     "score": f"score {MODEL} {SIDES}",
+    "score with an ensemble": f"score {MODEL} {SIDES} --with {MODEL}",
+    "attention": f"inspect attention {MODEL} --text one --out attention.html",
     "align": f"inspect alignment {MODEL} {SIDES}",
     "terms": f"translate {MODEL} t.en --terms terms.tsv",
     "evaluate a model": f"evaluate {MODEL} --source t.en --reference t.de",
@@ -57,9 +58,7 @@ NEEDS_TRAIN = (
     "import . --out OUT",
     f"finish {MODEL}",
     f"inspect heads {MODEL} {SIDES}",
-    f"inspect attention {MODEL} --text one --out OUT.html",
     "inspect costs",
-    f"score {MODEL} {SIDES} --with {MODEL}",
     f"translate {MODEL} t.en --engine torch",
     f"translate {MODEL} t.en --device cuda",
     "forecast train data.csv --target x --horizon 3 --out OUT",
@@ -94,9 +93,8 @@ def texts(tmp_path: Path) -> Path:
 def test_what_translates_needs_no_extra(texts: Path) -> None:
     if library("translate") is None:
         pytest.skip(str(why_not("translate")))
-    commands = {name: command for name, command in CORE.items() if name != "terms" or NATIVE.constraints}
-    (bare, imported), (full, _) = (run(packages, [*commands.values()], texts) for packages in (EXTRAS, []))
-    for name, command in commands.items():
+    (bare, imported), (full, _) = (run(packages, [*CORE.values()], texts) for packages in (EXTRAS, []))
+    for name, command in CORE.items():
         code, out, err = bare[command]
         assert code == 0 and (out or name == "tokenize"), (name, err)
         assert [code, without_rates(out), err] == [0, without_rates(full[command][1]), full[command][2]], name

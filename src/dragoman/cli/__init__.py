@@ -25,6 +25,7 @@ COMMAND_GROUPS = {
     "Train": {
         "demo": "Take a tour: train on the embedded corpus, translate.",
         "train": "Train a translator from files of sentence pairs.",
+        "distill": "Train a small model on the translations of another.",
         "finish": "Make a model of a training run that was stopped.",
     },
     "Translate": {
@@ -44,6 +45,8 @@ COMMAND_GROUPS = {
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
         "export": "Write a model for CTranslate2, Hugging Face or ONNX.",
         "average": "Average checkpoints or models into one model.",
+        "quantize": "Store a model's weights in int8, a quarter of the size.",
+        "verify": "Check that this machine computes what a model should.",
         "merge": "Merge an adapter into its base model.",
         "recipe": "Show a recipe in full, with the model's size.",
     },

@@ -45,6 +45,8 @@ class Recipe(SectionedRecipe):
                 code="conflicting_settings",
             )
 
+        if self.train.alignment_weight:
+            check_guided_head(model, self.train)
         if self.train.lora:
             self._check_lora()
 
@@ -69,6 +71,31 @@ class Recipe(SectionedRecipe):
         if section == "train" and not self.train.lora:
             return {"lora", "lora_alpha", "lora_projections"}
         return {"targets"} if section == "text" and not self.text.targets else set()
+
+
+def check_guided_head(model: ModelRecipe, train: TrainRecipe) -> None:
+    """Reject guided alignment of a head that the model does not have."""
+    if model.architecture != "transformer" or model.attention != "scaled_dot_product":
+        raise RecipeError(
+            f"train.alignment_weight={train.alignment_weight} needs a Transformer with dot-product attention; set "
+            "train.alignment_weight=0",
+            code="conflicting_settings",
+        )
+    limits = (
+        ("alignment_layer", train.alignment_layer, model.decoder_layers),
+        ("alignment_head", train.alignment_head, model.n_heads),
+    )
+    for name, value, most in limits:
+        if value > most:
+            raise RecipeError(f"train.{name}={value} does not exist: the model has {most}", code="out_of_range")
+
+
+def guided_head(recipe: Recipe) -> tuple[int, int] | None:
+    """The layer and head of guided alignment, counted from 0; None without it."""
+    if not recipe.train.alignment_weight:
+        return None
+    layer = recipe.train.alignment_layer or max(1, recipe.model.decoder_layers - 1)
+    return layer - 1, recipe.train.alignment_head - 1
 
 
 def load_recipe(recipe: Recipe | str | Path, changes: Sequence[str] = ()) -> Recipe:

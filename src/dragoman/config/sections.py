@@ -134,6 +134,7 @@ class TrainRecipe:
 
     `learning_rate` is the peak of the schedule; by default the paper's, 1 / sqrt(d_model * warmup_steps).
     `clip` 0 disables clipping; `average` k averages the last k checkpoints (section 6.1); `ema` 0 disables averaging.
+    `alignment_weight` over 0 guides one cross-attention head by word alignments of the training data.
     `r_drop` over 0 is the weight of R-Drop, which passes each batch through the model twice (Liang et al. use 5).
     `patience` is the number of evaluations without a better `stop_on` that ends the run; 0 never stops early.
     """
@@ -144,6 +145,12 @@ class TrainRecipe:
     """Probability mass that is spread over the vocabulary (section 5.4)."""
     r_drop: float = 0.0
     """Weight of R-Drop, which passes each batch through the model twice; 0 for none."""
+    alignment_weight: float = 0.0
+    """Weight of guided alignment, a loss on one cross-attention head (Garg et al. use 0.05); 0 for none."""
+    alignment_layer: int = 0
+    """Decoder layer of the guided head, counted from 1; 0 is the last but one."""
+    alignment_head: int = 1
+    """Guided head of that layer, counted from 1."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """Optimizer (section 5.3)."""
     beta1: float = 0.9
@@ -202,8 +209,11 @@ class TrainRecipe:
         check_field_types(self, "train")
         self._check_lora()
         check_fields(self, "train", 1, "steps accumulate average save_every evaluate_every log_every keep max_skips")
-        check_fields(self, "train", 0, "warmup_steps weight_decay clip patience epsilon r_drop")
-        for name in ("weight_decay", "epsilon", "r_drop"):
+        check_fields(
+            self, "train", 0, "warmup_steps weight_decay clip patience epsilon r_drop alignment_weight alignment_layer"
+        )
+        check_fields(self, "train", 1, "alignment_head")
+        for name in ("weight_decay", "epsilon", "r_drop", "alignment_weight"):
             if getattr(self, name) == float("inf"):
                 raise RecipeError(f"train.{name} must be finite; got inf", code="out_of_range")
         check_seed("train.seed", self.seed)

@@ -26,7 +26,9 @@ class Batch:
     order, PAD after the last; `source_lengths`, `target_lengths` and `pairs` have a fixed size, with 0 and -1 after
     the last sentence. Lengths count BOS or EOS. A rank that has no pairs left in an epoch gets a batch with
     `n_sentences == 0`. `state` is the loader's state after this batch. Tiles are added if a kernel needs them.
-    `source_depths` is the depth of each source token in its dependency tree, 0 at EOS, if there are trees.
+    `source_depths` is the depth of each source token in its dependency tree, 0 at EOS, if there are trees. `links
+    [M, 2]` are the word alignments for guided alignment: the place in `target_in`, flattened, of a target token, and
+    the position in its sentence of a source token. `link_weights [M]` of a target token sum to 1; filler has 0.
     """
 
     layout: Literal["padded", "packed"]
@@ -44,6 +46,8 @@ class Batch:
     source_tiles: Tensor | None = None
     target_tiles: Tensor | None = None
     source_depths: Tensor | None = None
+    links: Tensor | None = None
+    link_weights: Tensor | None = None
 
     @property
     def fixed_shape(self) -> bool:
@@ -78,6 +82,27 @@ class FlatSentences:
         return FlatSentences(self.ids[expand_ranges((np.cumsum(self.lengths) - self.lengths)[order], lengths)], lengths)
 
 
+@dataclass(frozen=True)
+class BatchLinks:
+    """Alignment links of a batch: the sentence, target position and source position of each, in order."""
+
+    sentence: Int64Array
+    target: Int64Array
+    source: Int64Array
+
+    def tensors(self, starts: Int64Array, shape: PackedShape | None) -> dict[str, Tensor]:
+        """The tensors of `Batch`, with `starts` of the targets; packed batches have room for two links per token."""
+        import torch
+
+        size = len(self.target) if shape is None else 2 * shape.target
+        n = min(size, len(self.target))
+        places = starts[self.sentence[:n]] + self.target[:n] + 1  # `target_in` begins with BOS
+        links, weights = np.zeros((size, 2), np.int64), np.zeros(size, np.float32)
+        links[:n, 0], links[:n, 1] = places, self.source[:n]
+        weights[:n] = 1.0 / np.bincount(places, minlength=1)[places] if n else 0.0
+        return {"links": torch.from_numpy(links), "link_weights": torch.from_numpy(weights)}
+
+
 def make_batch(
     pairs: Int64Array,
     source: FlatSentences,
@@ -85,6 +110,7 @@ def make_batch(
     shape: PackedShape | None,
     state: int,
     depths: Int64Array | None = None,
+    links: BatchLinks | None = None,
 ) -> Batch:
     """Build the tensors of these sentences: packed into `shape` if given, else padded; `depths` are the source's."""
     import torch
@@ -110,6 +136,7 @@ def make_batch(
         source_depths=None
         if depths is None
         else tensor(fill_tensor(FlatSentences(depths, source.lengths), source_grid, filler=0)),
+        **({} if links is None else links.tensors(target_grid[1], shape)),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from dragoman.config import DataRecipe
+from dragoman.data.alignment.batch_links import batch_links
 from dragoman.data.batch import Batch, FlatSentences, make_batch
 from dragoman.data.batching import (
     EpochPlan,
@@ -169,7 +170,8 @@ class Loader:
             pairs, source, target = pairs[order], source.reorder(order), target.reorder(order)
         trees = self.split.depths
         depths = None if trees is None else trees.of_tokens(pairs, source.ids, source.lengths)
-        batch = make_batch(pairs, source, target, self.shape, state, depths)
+        links = batch_links(self.split, pairs, source, target, resampled=self.sampler is not None)
+        batch = make_batch(pairs, source, target, self.shape, state, depths, links)
         return batch.pin() if self.pin else batch
 
 

@@ -33,6 +33,7 @@ TOKENIZERS = "tokenizers"
 OLD_NAMES = {"tokenisers": TOKENIZERS}  # written by earlier versions
 PICTURE = "lengths.png"
 SIDES = ("source", "target")
+LINKS = "links"  # alignments of the training pairs, if they were given
 DEPTHS = "depths"  # of the source's bytes in their trees, if there are any
 
 
@@ -147,6 +148,11 @@ class Prepared:
         """Whether the source sentences have dependency trees."""
         return f"train.{DEPTHS}.ids" in self.manifest["files"]
 
+    @property
+    def has_alignment(self) -> bool:
+        """Whether the training pairs were prepared with word alignments."""
+        return f"train.{LINKS}.ids" in self.manifest["files"]
+
     def _depths(self, name: str) -> TreeDepths | None:
         """The depths of the source's bytes in their trees, if there are any."""
         if not self.has_trees:
@@ -164,16 +170,20 @@ class Prepared:
         state: int = 0,
         epochs: int | None = None,
         pin: bool | None = None,
+        alignments: Path | None = None,
     ) -> Loader:
-        """Batches of a split; subwords are sampled in training only."""
+        """Batches of a split; subwords are sampled in training only. `alignments` is a directory of them, if any."""
         from dataclasses import replace
 
+        from dragoman.data.alignment.store import with_alignments
         from dragoman.data.loader import Loader
         from dragoman.data.subword_sampling import SubwordSampler
 
         pairs, sampler = self.split(split), None
         if split != "train":
             recipe = replace(recipe, sampling=0.0, weights=())
+        if alignments is not None:
+            pairs = with_alignments(pairs, self, alignments)
         if recipe.sampling:
             names = tuple(self.manifest["tokenizers"][side]["name"] for side in SIDES)
             sampler = SubwordSampler(

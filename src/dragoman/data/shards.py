@@ -159,6 +159,14 @@ class TreeDepths:
 
 
 @dataclass(frozen=True)
+class Alignment:
+    """Links `target << 16 | source` between the tokens of each pair; `widths` are the bytes of each token, by side."""
+
+    links: Sentences
+    widths: tuple[Int64Array, Int64Array]
+
+
+@dataclass(frozen=True)
 class SplitPart:
     """The pairs start .. stop - 1 of a split, from one corpus; `weight` is the number of passes per epoch."""
 
@@ -176,6 +184,7 @@ class Split:
     target: Sentences
     parts: tuple[SplitPart, ...]
     depths: TreeDepths | None = None
+    alignment: Alignment | None = None
 
     def __post_init__(self) -> None:
         """Reject sides that do not match."""
@@ -187,6 +196,11 @@ class Split:
         if self.depths is not None and len(self.depths.of_bytes) != len(self.source):
             raise DataError(
                 f"{len(self.source):,} source sentences but {len(self.depths.of_bytes):,} trees in one split",
+                code="count_mismatch",
+            )
+        if self.alignment is not None and len(self.alignment.links) != len(self.source):
+            raise DataError(
+                f"{len(self.source):,} pairs but {len(self.alignment.links):,} alignments in one split",
                 code="count_mismatch",
             )
         if not self.parts or self.parts[0].start or self.parts[-1].stop != len(self.source):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -110,26 +110,23 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         return replace(result, target=Target(text))
     source = join_masked(job, lambda unit: unit.masked)
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
-    moves = [(segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks]
-    masked = Segment(source.text, tuple(move_span(span, moves) for span in segment.spans))
+    masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
+    masked = Segment(source.text, tuple(map(masking.span, segment.spans)))
     places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
     aligned = align_units(job, source.text, target.text)
     found = project(masked, aligned, places)
     if found is None:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
-    moves = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in target.masks)
-    spans = tuple(move_span(span, moves) for span in projected.spans[: len(original.spans)])
+    moves, back = (
+        Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
+    )
+    spans = tuple(map(moves.span, projected.spans[: len(original.spans)]))
     result = replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
     if not job.align:
         return result
-    back = sorted((mask.start, len(mask.word), lengths[mask.span]) for mask in source.masks)
-    words = WordLinks(
-        [move_range(part, back) for part in aligned.source_parts],
-        [move_range(part, moves) for part in aligned.target_parts],
-        sorted(aligned.links),
-    )
-    return replace(result, words=words)
+    parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
+    return replace(result, words=WordLinks(*parts, sorted(aligned.links)))
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
@@ -153,19 +150,26 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
     return text + masked.text[place:]
 
 
-def move_span(span: Span, moves: Sequence[tuple[int, int, int]]) -> Span:
-    """A span in a text in which ranges (start, length) have been replaced by others of a new length."""
-    start, end = move_range((span.start, span.end), moves)
-    return replace(span, start=start, end=end)
+class Moves:
+    """How places move in a text in which ranges (start, old length) are replaced by others of a new length."""
 
+    def __init__(self, edits: Iterable[tuple[int, int, int]]) -> None:
+        self.ends, self.shifts = list[int](), [0]
+        for start, old, new in sorted(edits):
+            self.ends.append(start + old)
+            self.shifts.append(self.shifts[-1] + new - old)
 
-def move_range(place: Range, moves: Sequence[tuple[int, int, int]]) -> Range:
-    """The same for a range."""
+    def place(self, place: int) -> int:
+        """The new place of a character that is not inside such a range."""
+        return place + self.shifts[bisect_right(self.ends, place)]
 
-    def move(place: int) -> int:
-        return place + sum(new - old for start, old, new in moves if start + old <= place)
+    def range(self, place: Range) -> Range:
+        """The new place of a range."""
+        return self.place(place[0]), self.place(place[1])
 
-    return move(place[0]), move(place[1])
+    def span(self, span: Span) -> Span:
+        """A span at its new place."""
+        return replace(span, start=self.place(span.start), end=self.place(span.end))
 
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:

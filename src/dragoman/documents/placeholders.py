@@ -7,6 +7,7 @@ copied most often by models that never saw a mask, then plain numbers; braces, t
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -44,27 +45,24 @@ def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
 
 def protect_placeholders(segment: Segment) -> Segment:
     """The segment with its placeholders as protected spans, inside the spans that it has."""
-    protected = [(span.start, span.end) for span in segment.spans if span.kind == "protected"]
-    edges = {edge for span in segment.spans for edge in (span.start, span.end)}
-    spans = list(segment.spans)
+    protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
+    edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
+    pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
+    spans, around, next_pair = list(segment.spans), list[int](), 0
     for start, end in find_placeholders(segment.text):
-        if any(start < other_end and end > other_start for other_start, other_end in protected):
+        if bisect_right(edges, start) != bisect_left(edges, end):  # markup inside a placeholder: not one
             continue
-        if any(start < edge < end for edge in edges):  # markup inside a placeholder: not one
+        before = bisect_right(protected, start, key=lambda place: place[0])
+        if before and protected[before - 1][1] > start:
             continue
-        parent = innermost(segment.spans, start, end)
+        while next_pair < len(pairs) and pairs[next_pair][0] <= start:
+            around.append(pairs[next_pair][2])
+            next_pair += 1
+        while around and segment.spans[around[-1]].end < end:  # ended before: so it does for all that follow
+            around.pop()
+        parent = next((i for i in reversed(around) if segment.spans[i].end >= end), None)
         spans.append(Span(start, end, "protected", parent=parent, name=segment.text[start:end]))
     return replace(segment, spans=tuple(spans))
-
-
-def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
-    """The index of the smallest pair that encloses `start` to `end`."""
-    around = [
-        (span.end - span.start, -index)
-        for index, span in enumerate(spans)
-        if span.kind == "pair" and span.start <= start and end <= span.end
-    ]
-    return -min(around)[1] if around else None
 
 
 @dataclass(frozen=True)
@@ -122,16 +120,21 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]]) -> MaskedText:
     A placeholder for a number, such as `%d` or `{count}`, is masked by a number, which governs the grammar around it.
     """
     masked, masks, place = "", list[Mask](), 0
-    lower = text.casefold()
+    taken = mask_like(text)
     for order, (index, span) in enumerate(protected):
         masked += text[place : span.start]
         numeric = NUMERIC.fullmatch(span.name) is not None
-        word = next(word for word in mask_words(order, numeric) if word.casefold() not in lower)
+        word = next(word for word in mask_words(order, numeric) if word not in taken)
         touching = joins(text[: span.start][-2:][::-1]), joins(text[span.end :][:2])
         masks.append(Mask(word, index, len(masked), *touching))
         masked += word
         place = span.end
     return MaskedText(masked + text[place:], tuple(masks))
+
+
+def mask_like(text: str) -> set[str]:
+    """What a text has that looks like a mask."""
+    return set(re.findall(r"X\d+|\d+", text.upper()))
 
 
 def mask_words(order: int, numeric: bool) -> Iterator[str]:
@@ -145,17 +148,20 @@ def mask_words(order: int, numeric: bool) -> Iterator[str]:
 
 def cut(masked: MaskedText, start: int, end: int) -> MaskedText:
     """A part of a masked text, with the masks inside it."""
-    inside = (mask for mask in masked.masks if start <= mask.start < end)
+    first = bisect_left(masked.masks, start, key=lambda mask: mask.start)
+    last = bisect_left(masked.masks, end, key=lambda mask: mask.start)
+    inside = masked.masks[first:last]
     return MaskedText(masked.text[start:end], tuple(replace(mask, start=mask.start - start) for mask in inside))
 
 
 def remask(masked: MaskedText) -> MaskedText:
     """The same text with the other kind of mask."""
     text, masks, place = "", list[Mask](), 0
+    taken = mask_like(masked.text)
     for order, mask in enumerate(masked.masks):
         text += masked.text[place : mask.start]
         numeric = not mask.word.isdecimal()
-        word = next(word for word in mask_words(order, numeric) if word.casefold() not in masked.text.casefold())
+        word = next(word for word in mask_words(order, numeric) if word not in taken)
         masks.append(replace(mask, word=word, start=len(text)))
         text += word
         place = mask.start + len(mask.word)

@@ -7,6 +7,7 @@ benchmarks/markup_transfer.py measures it on alignments made by hand.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -91,6 +92,7 @@ class _Projection:
             self.targets_of.setdefault(s, []).append(t)
         self.inside = [self._source_parts(span) for span in spans]
         self.holds = {index: self._target_parts(place) for index, place in protected.items()}
+        self.holder = {t: index for index, parts in self.holds.items() for t in range(*parts)}
 
     def place_children(self, parent: int | None, first: int, last: int) -> None:
         """Place the spans inside a parent that encloses the target parts from `first` to before `last`."""
@@ -103,10 +105,10 @@ class _Projection:
                 self.place_children(index, low, high)
             else:
                 self._collapse(index)
-        closed = [*ranges.values(), *(self.holds[i] for i in children if i in self.holds)]
+        closed = sorted([*ranges.values(), *(self.holds[i] for i in children if i in self.holds)])
         for index in children:
             if self.spans[index].kind == "point":
-                place = self._point(index, first, last, [*closed])
+                place = self._point(index, first, last, closed)
                 self.places[index] = (place, place)
 
     def _collapse(self, parent: int) -> None:
@@ -137,7 +139,7 @@ class _Projection:
     def _best(self, index: int, first: int, last: int, taken: set[int]) -> tuple[float, int, int]:
         """The best range for a pair among the sentences that it is in, and its score."""
         own = self.inside[index]
-        units = [unit for unit in self.aligned.units if not own.isdisjoint(range(*unit.source))]
+        units = self._units(own)
         if units:
             first, last = max(first, units[0].target[0]), min(last, units[-1].target[1])
         values = self._values(index, first, last, taken, units)
@@ -149,17 +151,16 @@ class _Projection:
 
     def _values(self, index: int, first: int, last: int, taken: set[int], units: Sequence[AlignedUnit]) -> list[float]:
         """For each target part, how much it belongs to a pair: positive if it should be inside."""
-        own, whole = self.inside[index], self._whole_units(index)
-        required = {t for i, parts in self.holds.items() if self._encloses(index, i) for t in range(*parts)}
-        forbidden = {t for i, parts in self.holds.items() if not self._encloses(index, i) for t in range(*parts)}
+        own = self.inside[index]
+        whole = [unit.target for unit in units if own.issuperset(range(*unit.source))]
         shares = self._shares(own, units)
         values = []
         for t in range(first, last):
             sources = self.sources_of.get(t, [])
-            if t in taken or t in forbidden:
+            if t in taken:
                 value = -ANCHOR
-            elif t in required:
-                value = ANCHOR
+            elif t in self.holder:
+                value = ANCHOR if self._encloses(index, self.holder[t]) else -ANCHOR
             elif any(low <= t < high for low, high in whole):
                 value = 1.0
             elif t in shares:
@@ -185,11 +186,13 @@ class _Projection:
                         shares[t] = max(share, shares.get(t, 0.0))
         return shares
 
-    def _whole_units(self, index: int) -> list[Range]:
-        """The target parts of the sentences that a pair encloses completely."""
-        own = self.inside[index]
-        units = (unit for unit in self.aligned.units if unit.source[0] < unit.source[1])
-        return [unit.target for unit in units if own.issuperset(range(*unit.source))]
+    def _units(self, own: set[int]) -> Sequence[AlignedUnit]:
+        """The sentences that have some of these source parts."""
+        if not own:
+            return []
+        units = self.aligned.units
+        first = bisect_right(units, min(own), key=lambda unit: unit.source[1])
+        return units[first : bisect_right(units, max(own), key=lambda unit: unit.source[0])]
 
     def _encloses(self, outer: int, index: int) -> bool:
         """Whether a span is inside another."""
@@ -201,35 +204,39 @@ class _Projection:
     def _neighbor(self, index: int, first: int, last: int, closed: list[Range]) -> Range:
         """A range for a pair without aligned words: a free word next to its place, or nothing."""
         gap = self._gap(index, first, last)
-        closed = [*closed, *self.holds.values()]
         for t in (gap, gap - 1) if self.inside[index] else ():
-            free = first <= t < last and not any(low <= t < high for low, high in closed)
+            free = first <= t < last and t not in self.holder and not any(low <= t < high for low, high in closed)
             if free and not self.sources_of.get(t):
                 return t, t + 1
-        gap = outside(gap, closed)
+        gap = outside(outside(gap, sorted(self.holds.values())), sorted(closed))
         return gap, gap
 
     def _gap(self, index: int, first: int, last: int) -> int:
         """The gap between target parts that corresponds to the start of a span."""
         place = self.spans[index].start
-        before = [i for i, part in enumerate(self.aligned.source_parts) if part[1] <= place]
-        after = [i for i, part in enumerate(self.aligned.source_parts) if part[0] >= place]
+        n_before = bisect_right(self.aligned.source_parts, place, key=lambda part: part[1])
+        n_after = len(self.aligned.source_parts) - bisect_left(
+            self.aligned.source_parts, place, key=lambda part: part[0]
+        )
+        before = range(max(0, n_before - 4), n_before)  # the nearest ones
+        after = range(len(self.aligned.source_parts) - n_after, len(self.aligned.source_parts))[:4]
         text = self.aligned.source
         joins_next = place < len(text) and not text[place].isspace() and (place == 0 or text[place - 1].isspace())
         attach = [(before[::-1], 1), (after, 0)]
         for parts, shift in attach[::-1] if joins_next else attach:
-            for s in parts[:4]:
+            for s in parts:
                 if linked := [t for t in self.targets_of.get(s, ()) if first <= t < last]:
                     return (max(linked) if shift else min(linked)) + shift
-        return first if len(after) > len(before) else last
+        return first if n_after > n_before else last
 
     def _point(self, index: int, first: int, last: int, closed: list[Range]) -> int:
         """The character at which a point goes: next to the word that it is next to in the source."""
         span, parts = self.spans[index], self.aligned.source_parts
         around = (0, len(self.aligned.source)) if span.parent is None else self._source_characters(span.parent)
-        if not any(around[0] <= part[0] < span.start for part in parts):
+        here = bisect_left(parts, span.start, key=lambda part: part[0])
+        if here == 0 or parts[here - 1][0] < around[0]:
             gap = first  # at the beginning of its parent
-        elif not any(span.start <= part[0] < around[1] for part in parts):
+        elif here == len(parts) or parts[here][0] >= around[1]:
             gap = last
         else:
             gap = self._gap(index, first, last)
@@ -261,21 +268,27 @@ class _Projection:
 
     def _source_parts(self, span: Span) -> set[int]:
         """The source parts that a span encloses, at least in part."""
-        parts = self.aligned.source_parts
-        return {i for i, part in enumerate(parts) if part[0] < span.end and part[1] > span.start}
+        return set(range(*overlap(self.aligned.source_parts, (span.start, span.end))))
 
     def _source_characters(self, index: int) -> Range:
         return self.spans[index].start, self.spans[index].end
 
     def _target_parts(self, place: Range) -> Range:
         """The target parts that overlap a range of characters."""
-        found = [i for i, part in enumerate(self.aligned.target_parts) if part[0] < place[1] and part[1] > place[0]]
-        return (found[0], found[-1] + 1) if found else (0, 0)
+        return overlap(self.aligned.target_parts, place)
+
+
+def overlap(parts: Sequence[Range], place: Range) -> Range:
+    """The first part that a range of characters overlaps, and the one after the last."""
+    first = bisect_right(parts, place[0], key=lambda part: part[1])
+    last = bisect_left(parts, place[1], key=lambda part: part[0])
+    return first, max(first, last) if place[0] < place[1] else first
 
 
 def outside(gap: int, closed: Sequence[Range]) -> int:
-    """The gap itself, or the nearer edge of the range that it is inside of."""
-    for low, high in closed:
+    """The gap itself, or the nearer edge of the range that it is inside of; the ranges are sorted and disjoint."""
+    before = bisect_left(closed, gap, key=lambda place: place[0])
+    for low, high in closed[max(0, before - 1) : before]:
         if low < gap < high:
             return low if gap - low < high - gap else high
     return gap

@@ -57,6 +57,6 @@ class ModelTranslator:
             found = list(self.translator.stream(texts, **options))
         except SearchInterruptedError:
             raise
-        except (SearchError, ImportError):  # no such engine, PyTorch is not installed, or constraints with sampling
+        except (SearchError, ImportError):  # no such engine here, or constraints with sampling
             return None
         return iter(found)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from dragoman.documents.assembly import Job, Unit, assemble, move_span
+from dragoman.documents.assembly import Job, Moves, Unit, assemble
 from dragoman.documents.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
 from dragoman.documents.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
@@ -84,26 +85,28 @@ def make_job(segment: Segment, translator: SentenceTranslator, align: bool = Fal
     units, place = list[Unit](), 0
     for start, end in sentence_ranges(masked.text, translator):
         unit = cut(masked, start, end)
-        marked = align or any(start < edge < end for edge in edges) or any(start <= point <= end for point in points)
+        inside = bisect_right(edges, start) < bisect_left(edges, end)
+        marked = align or inside or bisect_left(points, start) < bisect_right(points, end)
         units.append(Unit(unit, masked.text[place:start], unit.has_words(), marked))
         place = end
     return Job(segment, units, masked.text[place:], align)
 
 
 def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int]]:
-    """The places in the masked text at which pairs begin and end, and of points between words."""
+    """The places in the masked text at which pairs begin and end, and of points between words, both sorted."""
     lengths = [(segment.spans[mask.span], len(mask.word)) for mask in masked.masks]
-    moves = [(span.start, span.end - span.start, length) for span, length in lengths]
+    moves = Moves((span.start, span.end - span.start, length) for span, length in lengths)
+    first, last = len(masked.text) - len(masked.text.lstrip()), len(masked.text.rstrip())
     edges, points = list[int](), list[int]()
     for span in segment.spans:
         if span.kind == "protected":
             continue
-        moved = move_span(span, moves)
+        moved = moves.span(span)
         if moved.start < moved.end:
             edges += [moved.start, moved.end]
-        elif span.parent is not None or (masked.text[: moved.start].strip() and masked.text[moved.start :].strip()):
+        elif span.parent is not None or first < moved.start < last:
             points.append(moved.start)
-    return edges, points
+    return sorted(edges), sorted(points)
 
 
 def sentence_ranges(text: str, translator: SentenceTranslator) -> Iterator[Range]:

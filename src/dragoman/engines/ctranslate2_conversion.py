@@ -102,8 +102,8 @@ def to_ctranslate2(
         message = f"the weights of {directory} are not float32; pass a model written by `dragoman train`"
         raise DragomanError(message, code="unsupported_precision")
     source, target = read_info(directory).vocabulary_sizes
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
+    layout = tensor_layout(recipe, (source, target))
+    check_tensors(weights.path, weights.shapes, (tensor for tensor in layout if tensor))
     source_names, target_names = ([SPECIAL_NAMES.get(i, str(i)) for i in range(size)] for size in (source, target))
     if tokens is not None:
         for side, names, size in (("source", tokens[0], source), ("target", tokens[1], target)):

@@ -94,8 +94,8 @@ class NativeEngine:
         """
         threads = threads or default_threads()
         models: list[NativeModel] = []
-        for path in (directory, *others):
-            model = NativeModel.load(path, threads, quantize, adapter if path is directory else None)
+        for path, changes in ((directory, adapter), *((other, None) for other in others)):
+            model = NativeModel.load(path, threads, quantize, changes)
             if model is None:
                 return None
             models.append(model)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.engines import native_layout
@@ -11,9 +13,12 @@ from dragoman.engines.native_layout import STRUCTURES, ModelConfig, unsupported_
 from dragoman.errors import DamagedError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
-from dragoman.modeldir.weights import EMBEDDING_TABLES, Weights, check_tensors, read_weights, tensor_layout
+from dragoman.modeldir.weights import Weights, check_tensors, read_weights, tensor_layout
 from dragoman.native import library
 from dragoman.text.special_tokens import EOS
+
+FLOAT_TENSORS: Final = 4  # embeddings and learned positions of both sides: C reads them where they are
+Pointers = ctypes.Array[ctypes.c_void_p]
 
 
 class NativeModel:
@@ -30,10 +35,9 @@ class NativeModel:
     ) -> None:
         self.code, self.recipe, self.vocabulary = code, recipe, vocabulary
         self.weights = weights  # the C side reads the tables of embeddings and positions
-        shapes = {name: w.shape for name, w in weights.items()}
-        check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, vocabulary) if tensor))
-        addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensor_layout(recipe, vocabulary)]
-        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
+        layout = list(tensor_layout(recipe, vocabulary))
+        check_tensors(weights.path, weights.shapes, (tensor for tensor in layout if tensor))
+        tensors, scales = addresses([tensor and tensor[0] for tensor in layout], weights)
         shape = ModelConfig(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
             recipe.encoder_layers, recipe.decoder_layers, *vocabulary,
@@ -41,13 +45,10 @@ class NativeModel:
             recipe.max_positions, recipe.norm_order == "pre", quantize, threads, recipe.max_distance,
             recipe.norm_epsilon,
         )  # fmt: skip
-        self.address = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
+        self.address = ctypes.c_void_p(code.model_new(ctypes.byref(shape), tensors, scales))
         if not self.address:
             raise MemoryError("not enough memory for the model's packed weights")
-        weights.keep_only(
-            [f"embeddings.tables.{name}" for name in EMBEDDING_TABLES[recipe.tie][:2]]
-            + [f"{side}_positions.table" for side in ("source", "target")]
-        )
+        weights.keep_only([tensor[0] for tensor in layout[:FLOAT_TENSORS] if tensor])
 
     @classmethod
     def load(cls, directory: Path, threads: int, quantize: bool, adapter: Path | None = None) -> NativeModel | None:
@@ -79,6 +80,18 @@ class NativeModel:
         """Free the memory of the C side."""
         if getattr(self, "address", None):
             self.code.model_free(self.address)
+
+
+def addresses(names: Sequence[str | None], weights: Weights) -> tuple[Pointers, Pointers]:
+    """The address of each tensor, and of its row scales if it is in int8; the first tensors are read as float32."""
+    tensors: list[int | None] = []
+    scales: list[int | None] = []
+    for number, name in enumerate(names):
+        matrix = weights.int8.get(name) if name and number >= FLOAT_TENSORS else None
+        tensors.append(matrix.values.ctypes.data if matrix else name and weights[name].ctypes.data)  # type: ignore[arg-type]
+        scales.append(matrix.scales.ctypes.data if matrix else None)
+    kind = ctypes.c_void_p * len(names)
+    return kind(*tensors), kind(*scales)
 
 
 def load_code() -> ctypes.CDLL | None:

@@ -19,6 +19,7 @@ from dragoman.files import MANIFEST, parse_json, sha256, staged, sync, write_ato
 from dragoman.modeldir.adapter import AdapterInfo
 from dragoman.modeldir.forecast_info import ForecastInfo
 from dragoman.modeldir.info import ModelInfo, read_info
+from dragoman.modeldir.int8 import split_tensors, weight_file_name
 from dragoman.modeldir.layout import (
     ADAPTER_INFO,
     ADAPTER_WEIGHTS,
@@ -46,6 +47,7 @@ def save_model(
     card: str,
     staging: Path | None = None,
     adapter: AdapterInfo | None = None,
+    max_file_bytes: int | None = None,
 ) -> None:
     """Write a model directory, or raise OutputError and leave nothing behind; forecasters have no tokenizers.
 
@@ -56,7 +58,7 @@ def save_model(
     """
 
     def write(directory: Path) -> None:
-        write_model_files(directory, recipe, info, weights, adapter)
+        write_model_files(directory, recipe, info, weights, adapter, max_file_bytes)
         if tokenizers is not None:
             save_tokenizers(directory, *tokenizers)
         (directory / CARD).write_text(card, encoding="utf-8")
@@ -90,13 +92,19 @@ def write_model_files(
     info: ModelInfo | ForecastInfo,
     weights: Arrays,
     adapter: AdapterInfo | None = None,
+    max_file_bytes: int | None = None,
 ) -> None:
-    """Write weights, recipe and `model.json` into a directory, and `adapter.json` of an adapter."""
-    if adapter is None:
-        save_file(dict(weights), directory / WEIGHTS)
-    else:
+    """Write weights, recipe and `model.json` into a directory, and `adapter.json` of an adapter.
+
+    Weights are written to several files if one would be larger than `max_file_bytes`.
+    """
+    if adapter is not None:
         save_file(dict(weights), directory / ADAPTER_WEIGHTS)
         (directory / ADAPTER_INFO).write_text(adapter.to_json(), encoding="utf-8")
+    else:
+        files = [dict(weights)] if max_file_bytes is None else split_tensors(weights, max_file_bytes)
+        for number, tensors in enumerate(files, 1):
+            save_file(tensors, directory / weight_file_name(number, WEIGHTS))
     (directory / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
     (directory / INFO).write_text(info.to_json(), encoding="utf-8")
 
@@ -114,8 +122,13 @@ def move_files(staging: Path, out: Path) -> None:
 def set_license(directory: str | Path, name: str) -> None:
     """Record a license in the `model.json` of a finished model, and its new hash in the manifest."""
     directory = Path(directory)
+    add_file(directory, INFO, replace(read_info(directory), license=name).to_json())
+
+
+def add_file(directory: Path, name: str, content: str) -> None:
+    """Write a file of a finished model, and then its size and hash in the manifest."""
     hashed_files(directory)
-    write_atomically(directory / INFO, replace(read_info(directory), license=name).to_json())
+    write_atomically(directory / name, content)
     manifest = parse_json((directory / MANIFEST).read_bytes())
-    manifest["files"][INFO] = {"bytes": (directory / INFO).stat().st_size, "sha256": sha256(directory / INFO)}
+    manifest["files"][name] = {"bytes": (directory / name).stat().st_size, "sha256": sha256(directory / name)}
     write_atomically(directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")

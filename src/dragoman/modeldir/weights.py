@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import mmap
 import sys
@@ -13,13 +14,16 @@ import numpy as np
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
+from dragoman.files import sha256
 from dragoman.modeldir.adapter import merge_adapter
+from dragoman.modeldir.int8 import Int8Matrix, join_parts, pair_scales, weight_file_names
 from dragoman.modeldir.layout import INFO, RECIPE, WEIGHTS
 from dragoman.modeldir.tensor_file import read_tensor_file
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dragoman.arrays import FloatArray
 
+NUMPY_TYPES: Final = {"F32": np.float32, "I8": np.int8}
 Stored = tuple[str, tuple[int, ...]]  # a tensor's name and shape
 EMBEDDING_TABLES: Final = {
     "all": ("shared", "shared", "shared"),
@@ -29,36 +33,90 @@ EMBEDDING_TABLES: Final = {
 """For each value of `model.tie`, the tables of source embedding, target embedding and output projection."""
 
 
-class Weights(dict[str, "NDArray[np.float32]"]):
-    """Tensors by name, each a view of a copy of the file in memory."""
+class Weights(Mapping[str, "FloatArray"]):
+    """Tensors by name, in float32; matrices that are stored in int8 are converted when they are first used.
 
-    def __init__(self, path: Path, memory: mmap.mmap) -> None:
-        super().__init__()
-        self.path, self.memory = path, memory
+    Each is a view of a copy of its file in memory, or was computed from one.
+    """
+
+    def __init__(
+        self, path: Path, memories: Sequence[mmap.mmap], floats: dict[str, FloatArray], int8: dict[str, Int8Matrix]
+    ) -> None:
+        self.path, self.memories, self.floats, self.int8 = path, memories, floats, int8
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each tensor."""
+        return {name: tensor.shape for name, tensor in self.floats.items()} | {
+            name: matrix.values.shape for name, matrix in self.int8.items()
+        }
+
+    def __getitem__(self, name: str) -> FloatArray:
+        if name not in self.floats:
+            self.floats[name] = self.int8[name].to_float()
+        return self.floats[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Drop all other tensors, and free whole pages of theirs."""
-        base = np.frombuffer(self.memory, np.uint8).ctypes.data
-        for name in [name for name in self if name not in names]:
-            first = self[name].ctypes.data - base
-            start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
-            length = (first + self.pop(name).nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
-            if length > 0 and sys.platform != "win32":
-                self.memory.madvise(mmap.MADV_DONTNEED, start, length)
+        """Drop all other tensors, and the int8 form of all; free whole pages of theirs."""
+        kept = {name: self[name] for name in names if name in self}
+        dropped = [tensor for name, tensor in self.floats.items() if name not in kept]
+        dropped += [matrix.values for matrix in self.int8.values()]
+        bases = [np.frombuffer(memory, np.uint8).ctypes.data for memory in self.memories]
+        self.floats, self.int8 = kept, {}
+        for tensor in dropped:
+            for base, memory in zip(bases, self.memories, strict=True):
+                if not 0 <= (first := tensor.ctypes.data - base) < len(memory):
+                    continue
+                start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
+                length = (first + tensor.nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
+                if length > 0 and sys.platform != "win32":
+                    memory.madvise(mmap.MADV_DONTNEED, start, length)
 
 
 def read_weights(directory: Path, adapter: Path | None = None) -> Weights | None:
-    """Read `model.safetensors` into memory, with an adapter if given; None if some tensors are not float32."""
-    path = directory / WEIGHTS
-    memory, tensors = read_tensor_file(path)
-    if any(tensor.dtype != "F32" for tensor in tensors.values()):
-        return None
-    found = Weights(path, memory)
-    for name, tensor in tensors.items():
-        found[name] = np.frombuffer(memory, np.float32, math.prod(tensor.shape), tensor.first).reshape(tensor.shape)
+    """Read the weights of a model into memory, with an adapter if given.
+
+    None if some tensors are neither float32 nor int8 with scales.
+    """
+    memories, tensors = [], {}
+    for path in weight_files(directory):
+        memory, entries = read_tensor_file(path)
+        memories.append(memory)
+        if any(entry.dtype not in NUMPY_TYPES for entry in entries.values()):
+            return None
+        for name, entry in entries.items():
+            if name in tensors:
+                raise DamagedError(f"{path} repeats the tensor {name} of another file; restore it from a copy")
+            count = math.prod(entry.shape)
+            tensors[name] = np.frombuffer(memory, NUMPY_TYPES[entry.dtype], count, entry.first).reshape(entry.shape)
+    try:
+        found = Weights(directory / WEIGHTS, memories, *pair_scales(join_parts(tensors)))
+    except ValueError as error:
+        raise DamagedError(f"{directory / WEIGHTS} is damaged: {error}; restore it from a copy") from None
     if adapter is not None:
+        stored = set(found.floats)
         merge_adapter(found, adapter)
+        for name in found.floats.keys() - stored:  # adapted, so no longer what is stored in int8
+            del found.int8[name]
     return found
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The files with the weights of a model: `model.safetensors`, then `model-2.safetensors` and so on."""
+    names = weight_file_names((path.name for path in directory.glob("*.safetensors")), WEIGHTS)
+    return [directory / name for name in names]
+
+
+def weights_sha256(directory: Path) -> str:
+    """The SHA-256 of the weights: of the file or, if there are several, of their digests."""
+    digests = [sha256(path) for path in weight_files(directory)]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def check_tensors(path: Path, found: Mapping[str, Sequence[int]], expected: Iterable[Stored]) -> None:

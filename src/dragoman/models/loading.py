@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import EDITABLE, INFO, RECIPE, REQUIRED, WEIGHTS
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.tensor_file import ITEM_BYTES, read_tensor_file
-from dragoman.modeldir.weights import check_tensors
+from dragoman.modeldir.weights import check_tensors, read_weights
 from dragoman.models.bottleneck import Bottleneck
 from dragoman.models.convolutional import Convolutional
 from dragoman.models.encoder_decoder import EncoderDecoder
@@ -101,11 +102,14 @@ def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) 
 
 
 def load_weights(directory: Path, adapter: Path | None = None) -> dict[str, Tensor]:
-    """Load the weights of a model directory, with a verified adapter if given."""
-    weights = read_tensors(directory / WEIGHTS)
+    """Load the weights of a model directory, with a verified adapter if given; int8 becomes float32."""
+    weights = read_weights(directory, adapter)
+    if weights is not None:
+        return {name: torch.from_numpy(np.require(tensor, requirements="A")) for name, tensor in weights.items()}
+    tensors = read_tensors(directory / WEIGHTS)  # other types, which NumPy may lack
     if adapter is not None:
-        merge_adapter({name: w.numpy() for name, w in weights.items()}, adapter)  # the arrays share their memory
-    return weights
+        merge_adapter({name: w.numpy() for name, w in tensors.items()}, adapter)  # the arrays share their memory
+    return tensors
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

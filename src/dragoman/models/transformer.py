@@ -9,7 +9,7 @@ logits, state = model.step(ids, state)            # [B, V]
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import Parts, parts
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.nn import Dropout, GrowingCache, KeyValues, Layout, MultiHeadCrossAttention, Packed, Padded
-from dragoman.nn.attention.multi_head import PackedKeyValues
+from dragoman.nn.attention.multi_head import HeadTap, PackedKeyValues
 from dragoman.nn.attention.sees import Sees, everything, look
 
 
@@ -56,11 +56,12 @@ class DecoderLayer(nn.Module):
         real: Tensor | None,
         cache: GrowingCache | None = None,
         maps: AttentionMaps | None = None,
+        tap: HeadTap | None = None,
     ) -> Tensor:
         """`[..., D]` to `[..., D]`; `source` is the memory as this layer's keys and values."""
         own, cross = (maps.decoder, maps.cross) if maps is not None else (None, None)
         x = self.around_attention(x, lambda h: self.attention(h, sees, cache=cache, weights=own), real)
-        x = self.around_cross(x, lambda h: self.cross(h, source, sees_source, weights=cross), real)
+        x = self.around_cross(x, lambda h: self.cross(h, source, sees_source, weights=cross, tap=tap), real)
         return self.around_feed_forward(x, self.feed_forward, real)
 
 
@@ -112,9 +113,17 @@ class Transformer(EncoderDecoder):
         return Memory(x if self.encoder_norm is None else self.encoder_norm(x, real), layout)
 
     def decode(
-        self, target: Tensor, memory: Memory, layout: Layout | None = None, maps: AttentionMaps | None = None
+        self,
+        target: Tensor,
+        memory: Memory,
+        layout: Layout | None = None,
+        maps: AttentionMaps | None = None,
+        taps: Mapping[int, HeadTap] | None = None,
     ) -> Tensor:
-        """The decoder's output `[..., D]` for each token of `target`, before the projection to the vocabulary."""
+        """The decoder's output `[..., D]` for each token of `target`, before the projection to the vocabulary.
+
+        `taps` ask for the cross-attention logits of a head, by layer.
+        """
         layout = self._layout(target, layout, "target")
         if type(layout) is not type(memory.layout):
             raise ShapeError(
@@ -126,7 +135,7 @@ class Transformer(EncoderDecoder):
             source = [cross.remember_packed(memory.states, memory.layout) for cross in self._cross()]
         else:
             source = self._remember(memory)
-        return self._decode(target, layout, sees, source, memory.layout, (None,) * len(source), maps)
+        return self._decode(target, layout, sees, source, memory.layout, (None,) * len(source), maps, taps)
 
     def start(self, memory: Memory) -> TransformerState:
         """The state before the first target token, one row per sentence."""
@@ -163,9 +172,10 @@ class Transformer(EncoderDecoder):
         source_layout: Layout,
         caches: tuple[GrowingCache | None, ...],
         maps: AttentionMaps | None,
+        taps: Mapping[int, HeadTap] | None = None,
     ) -> Tensor:
         x = self.dropout(self.target_positions(self.embeddings.target(target), layout))
         sees_source, real = look(layout, source_layout, everything, x.device), layout.real(x.device)
-        for layer, past, cache in zip(self.decoder, source, caches, strict=True):
-            x = layer(x, sees, past, sees_source, real, cache, maps)
+        for number, (layer, past, cache) in enumerate(zip(self.decoder, source, caches, strict=True)):
+            x = layer(x, sees, past, sees_source, real, cache, maps, None if taps is None else taps.get(number))
         return x if self.decoder_norm is None else self.decoder_norm(x, real)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import torch
 from torch import nn
 
 from dragoman.config import ForecasterRecipe, Recipe
+from dragoman.data.alignment.store import ensure_alignments
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, HeldLock, exclusive_lock, write_atomically
@@ -50,6 +52,8 @@ from dragoman.training.starting_weights import load_starting_weights
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import Evaluate, Trainer
 from dragoman.training.workload import TranslationWorkload
+
+ALIGNMENTS: Final = "alignments"  # of the training data, for guided alignment
 
 
 def is_finished(out: Path) -> bool:
@@ -98,6 +102,8 @@ def run_training(
             locks.append(open_run(stack, out, record, reporter))
 
         ranks.broadcast(claim)
+        if recipe.train.alignment_weight:
+            ranks.broadcast(lambda: ensure_alignments(prepared, out / TRAINING / ALIGNMENTS, reporter))
         fine_tuning = start_from is not None
         trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, fine_tuning, locks)
         trainer.run()
@@ -165,7 +171,9 @@ def make_trainer(
         model,
         recipe.train,
         out / TRAINING,
-        TranslationWorkload(prepared, recipe, ranks),
+        TranslationWorkload(
+            prepared, recipe, ranks, out / TRAINING / ALIGNMENTS if recipe.train.alignment_weight else None
+        ),
         d_model=recipe.model.d_model,
         evaluate=evaluate,
         fine_tuning=fine_tuning,

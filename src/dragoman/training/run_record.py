@@ -23,8 +23,9 @@ from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.base_model import BaseModel
 
 RUN, LOCK = "run.json", "lock"
+DISTILLATION: Final = "distillation"  # the teacher's translations
 # Files that a training run leaves in its directory, from the first moment on.
-TRACES: Final = (RUN, LOCK, "prepared", ".prepared.staging", ".prepared.lock", ".prepared.old")
+TRACES: Final = (RUN, LOCK, DISTILLATION, "prepared", ".prepared.staging", ".prepared.lock", ".prepared.old")
 # Settings that change the speed of a run, and its result in the last bits at most.
 RESUMABLE: Final = frozenset({"data.workers", "data.ahead", "train.parallel"})
 STEPS: Final = "train.steps"  # may grow or shrink when a run resumes; the record keeps every value

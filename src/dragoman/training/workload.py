@@ -12,11 +12,13 @@ import torch
 from torch import nn
 
 from dragoman.config import Recipe
+from dragoman.config.recipe import guided_head
 from dragoman.data.batch import Batch
 from dragoman.data.loader import Loader
 from dragoman.data.prepared import Prepared
 from dragoman.text.special_tokens import PAD
 from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.loss.alignment import AlignmentGuidance
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.steps.eager import add_tiles, empty_batch, to_device
 
@@ -83,17 +85,25 @@ class TranslationWorkload:
     prepared: Prepared
     recipe: Recipe
     ranks: Ranks
+    alignments: Path | None = None  # of the training data, for guided alignment
     figure: str = "nll"
     curve: tuple[str, str] = ("nll", "cross-entropy per target token")
 
     def loader(self, state: int) -> Loader:
         """This rank's batches from a state of the loader on."""
-        return self.prepared.loader(self.recipe.data, rank=self.ranks.rank, world=self.ranks.world, state=state)
+        return self.prepared.loader(
+            self.recipe.data,
+            rank=self.ranks.rank,
+            world=self.ranks.world,
+            state=state,
+            alignments=self.alignments,
+        )
 
     def loss(self, model: nn.Module) -> nn.Module:
-        """Cross-entropy with the recipe's label smoothing and R-Drop."""
-        train = self.recipe.train
-        return TranslationLoss(model, train.label_smoothing, PAD, train.r_drop)  # type: ignore[arg-type]
+        """Cross-entropy with the recipe's label smoothing, R-Drop and guided alignment."""
+        train, head = self.recipe.train, guided_head(self.recipe)
+        guidance = None if head is None else AlignmentGuidance(*head, train.alignment_weight)
+        return TranslationLoss(model, train.label_smoothing, PAD, train.r_drop, guidance)  # type: ignore[arg-type]
 
     def to_device(self, batch: Batch, device: torch.device) -> Batch:
         """The batch on the device, with tiles where packed attention needs them."""

@@ -11,14 +11,7 @@ from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.degeneracy import (
-    begin_alike,
-    compare_lengths,
-    has_letters,
-    is_copy,
-    longest_loop,
-    looping_rows,
-)
+from dragoman.translation.degeneracy import begin_alike, compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
 
@@ -53,7 +46,9 @@ class Assembly:
         outputs = [one.ids for _, hypotheses, _ in segments for one in hypotheses]
         firsts = iter(self.target.tokens_many([ids[:1] for ids in outputs]))
         source_firsts = self.source.tokens_many([ids[:1] for ids in read])
-        texts, looping = iter(self.target.decode_many(outputs)), looping_rows(outputs)
+        texts = iter(self.target.decode_many(outputs))
+        sources = [ids for ids, (_, hypotheses, _) in zip(read, segments, strict=True) for _ in hypotheses]
+        repetitive = repetitive_rows(outputs, sources)
         extras = self.attention is not None or self.alignment is not None
         translations: list[Translation] = []
         number = 0  # of a hypothesis, in all segments
@@ -61,7 +56,7 @@ class Assembly:
             found: list[Translation] = []
             for one in hypotheses:
                 may_copy = begin_alike(first, next(firsts))
-                made = self._translation(ids, one, next(texts).strip(), number in looping, may_copy)
+                made = self._translation(ids, one, next(texts).strip(), number in repetitive, may_copy)
                 found.append(self._complete(made, source, one, constraints) if extras or constraints else made)
                 number += 1
             translations.append(found[0] if len(found) == 1 else replace(found[0], alternatives=tuple(found[1:])))
@@ -72,7 +67,7 @@ class Assembly:
         source: Ids,
         hypothesis: Hypothesis,
         text: str,  # stripped: a lone ▁ writes an extra space
-        loops: bool,
+        repetitive: bool,
         may_copy: bool,
     ) -> Translation:
         """The translation of one hypothesis."""
@@ -86,7 +81,7 @@ class Assembly:
             "_tokens": partial(token_tuple, self.target, ids),
             "_source_tokens": partial(token_tuple, self.source, source),
             "truncated": hypothesis.truncated,
-            "repetitive": loops and longest_loop(ids) > longest_loop(source),
+            "repetitive": repetitive,
             "too_short": too_short,
             "too_long": too_long,
             "copied": may_copy and is_copy(self.source.tokens(source), self.target.tokens(ids), text),

@@ -48,6 +48,15 @@ def looping_rows(rows: Sequence[Sequence[int]]) -> set[int]:
     return found
 
 
+def repetitive_rows(rows: Sequence[Sequence[int]], sources: Sequence[Sequence[int]]) -> set[int]:
+    """The indices of the rows that have a longer loop than their source."""
+    looping = sorted(looping_rows(rows))
+    also = looping_rows([sources[i] for i in looping])
+    return {
+        i for number, i in enumerate(looping) if number not in also or longest_loop(rows[i]) > longest_loop(sources[i])
+    }
+
+
 def begin_alike(source: Sequence[str], target: Sequence[str]) -> bool:
     """Whether the first tokens can begin the same text, as they do in a copy."""
     return bool(source and target) and (source[0].startswith(target[0]) or target[0].startswith(source[0]))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from dragoman.config import Recipe
+from dragoman.config.recipe import guided_head
 from dragoman.engines.base import EngineRequest, check_has_attention
 from dragoman.engines.select import EngineInfo, EngineSelector
 from dragoman.errors import SearchError
@@ -280,10 +281,12 @@ class Translator:
 
     @cached_property
     def alignment_head(self) -> AlignmentHead:
-        """The attention head that aligns words best, found on first use."""
+        """The attention head that was trained to align words, or the one that does it best, found on first use."""
         self._check_attention()
-        from dragoman.translation.alignment_head import find_alignment_head
+        from dragoman.translation.alignment_head import AlignmentHead, find_alignment_head
 
+        if (guided := guided_head(self.recipe)) is not None:
+            return AlignmentHead(*guided, "reads")
         return find_alignment_head(self.engines.forced(), self.source, self.target)
 
     @cached_property

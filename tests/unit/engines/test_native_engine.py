@@ -226,3 +226,5 @@ def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
     for quantize in (False, True):
         with raises(SearchError, "not_finite"):
             load(directory, quantize=quantize).search([[5, 6]], Search(max_length=3))
+        with raises(SearchError, "not_finite"):
+            load(directory, quantize=quantize).search([[5, 6]], Search(max_length=3, sampling=Sampling(top_k=3)))

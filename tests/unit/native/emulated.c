@@ -19,12 +19,13 @@ static Model *read_model(const char *path) {
     if (!f) exit(101);
     const ModelConfig *config = read_some(f, sizeof(ModelConfig));
     int count = read_number(f);
-    const float **tensors = calloc((size_t)count + 1, sizeof *tensors);
+    const void **tensors = calloc((size_t)count + 1, sizeof *tensors);
+    const float **scales = calloc((size_t)count + 1, sizeof *scales);
     for (int i = 0; i < count; i++) {
         int floats = read_number(f);
         if (floats) tensors[i] = read_some(f, sizeof(float) * (size_t)floats);
     }
-    return model_new(config, tensors);
+    return model_new(config, tensors, scales);
 }
 
 static size_t total(const int32_t *of, int count) {

@@ -38,7 +38,7 @@ class Emulated:
         self.command, self.room, self.jobs = command, room, 0
         self.sizes = [0 if t is None else int(np.prod(t[1])) for t in tensor_layout(recipe, vocabulary)]
 
-    def model_new(self, shape: Any, pointers: Any) -> int:
+    def model_new(self, shape: Any, pointers: Any, scales: Any) -> int:
         parts = [bytes(shape._obj), np.int32(len(self.sizes)).tobytes()]
         for size, at in zip(self.sizes, pointers, strict=True):
             parts += [np.int32(size).tobytes(), ctypes.string_at(at, 4 * size) if size else b""]

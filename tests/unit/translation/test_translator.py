@@ -22,7 +22,7 @@ from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text import normalize
 from dragoman.translation.assembly import Assembly
-from dragoman.translation.degeneracy import longest_loop, looping_rows
+from dragoman.translation.degeneracy import longest_loop, looping_rows, repetitive_rows
 from dragoman.translation.options import SearchOptions, TranslationOptions, TranslationRequest, resolve_search
 from dragoman.translation.segmentation import join_segments, split_tokens
 from raising import raises
@@ -298,6 +298,8 @@ def test_loops_are_what_the_words_say(tokens: list[int]) -> None:
 @given(st.lists(st.lists(st.integers(4, 6), max_size=40), max_size=6))
 def test_loops_are_found_in_many_rows_at_once(rows: list[list[int]]) -> None:
     assert looping_rows(rows) == {i for i, row in enumerate(rows) if longest_loop(row)}
+    loops, sources = [*map(longest_loop, rows)], [*reversed(rows)]
+    assert repetitive_rows(rows, sources) == {i for i, loop in enumerate(loops) if loop > loops[-1 - i]}
 
 
 def test_flags() -> None:

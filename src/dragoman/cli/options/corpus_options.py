@@ -31,6 +31,13 @@ CORPUS_OPTIONS = [
     click.option(
         "--source-trees", "trees", type=FILE, multiple=True, help="Dependency trees of the sources, in CoNLL-U."
     ),
+    click.option(
+        "--alignment",
+        "alignments",
+        type=FILE,
+        multiple=True,
+        help="Word alignment of each pair, such as 0-0 1-2, for train.alignment_weight.",
+    ),
     click.option("--weight", "weights", type=float, multiple=True, help="Number of passes over a corpus per epoch."),
     click.option(
         "--to",
@@ -91,7 +98,7 @@ def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 PARAMETERS = (
-    *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key", "trees"),
+    *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key", "trees", "alignments"),
     *("weights", "languages", "to_key", "valid_sources", "valid_targets", "valid_trees", "valid_tsvs", "valid_jsonls"),
     "valid_languages",
 )
@@ -105,6 +112,7 @@ def parse_corpora(
     source_key: str,
     target_key: str,
     trees: tuple[Path, ...],
+    alignments: tuple[Path, ...],
     weights: tuple[float, ...],
     languages: tuple[str, ...],
     to_key: str,
@@ -135,7 +143,17 @@ def parse_corpora(
             "--source-trees for each corpus, or none",
             code="count_mismatch",
         )
+    if alignments and len(alignments) != len(corpora):
+        raise DataError(
+            f"got {plural(len(alignments), 'file')} of alignments for {plural(len(corpora), 'corpus', 'corpora')}; "
+            "give one --alignment for each corpus, or none",
+            code="count_mismatch",
+        )
     weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
+    corpora = [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted]
+    corpora = [
+        replace(one, alignment=path) for one, path in zip(corpora, alignments or [None] * len(corpora), strict=True)
+    ]
     valid = plain_corpora(valid_sources, valid_targets, "validation ")
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
     valid += [both_sides(path, "jsonl") for path in valid_jsonls]
@@ -164,7 +182,7 @@ def parse_corpora(
             code="unused_option",
         )
     return CorpusArguments(
-        [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted],
+        corpora,
         [replace(corpus, source_trees=valid_trees) for corpus in valid],
     )
 

@@ -66,7 +66,7 @@ def check_text_format(path: Path, start: bytes) -> None:
     """Reject files whose first bytes show another format."""
     if kind := document_kind(path, start):
         raise DataError(
-            f"{path} is {kind}, and documents are not supported yet; save it as plain text (UTF-8) and give that file",
+            f"{path} is {kind}, not plain text; save it as plain text (UTF-8), or give the file to dragoman translate",
             code="unsupported_format",
         )
     for magic, what in OTHER_FORMATS.items():

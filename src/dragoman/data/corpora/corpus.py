@@ -20,8 +20,9 @@ class Corpus:
 
     Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. Keys are the names
     of the languages in JSON lines, and column numbers from 1 in TSV (without keys, a line has exactly two columns).
-    `source_trees` is a CoNLL-U file with the tree of each non-empty source sentence. For a model with several target
-    languages, `to` is the language of all pairs, or `to_key` the key or column with the language of each pair.
+    `source_trees` is a CoNLL-U file with the tree of each non-empty source sentence. `alignment` is a file with the
+    word alignment of each pair, such as 0-0 1-2, for guided alignment. For a model with several target languages,
+    `to` is the language of all pairs, or `to_key` the key or column with the language of each pair.
     """
 
     source: Path
@@ -33,10 +34,11 @@ class Corpus:
     source_trees: Path | None = None
     to: str = ""
     to_key: str = ""
+    alignment: Path | None = None
 
     def __post_init__(self) -> None:
         """Reject fields that contradict each other; files may be given as str."""
-        for side in ("source", "target", "source_trees"):
+        for side in ("source", "target", "source_trees", "alignment"):
             if isinstance(getattr(self, side), str):
                 object.__setattr__(self, side, Path(getattr(self, side)))
         if not isinstance(self.source, Path) or not isinstance(self.target, Path | None):
@@ -123,7 +125,7 @@ class Corpus:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files of this corpus."""
-        return tuple(path for path in (self.source, self.target, self.source_trees) if path is not None)
+        return tuple(path for path in (self.source, self.target, self.source_trees, self.alignment) if path is not None)
 
     @property
     def name(self) -> str:

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.arrays import Int64Array
+from dragoman.data.alignment.pharaoh import Links, token_links, word_starts
 from dragoman.data.corpora.cleaning import EXAMPLES
 from dragoman.data.prepare.staging import PAIRS_PER_CHUNK, CleanText, PrepareContext, SideTokenizers
 from dragoman.data.prepare.target_languages import count_languages
-from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS
+from dragoman.data.prepared import DEPTHS, LINKS, SIDES, TOKENIZERS
 from dragoman.data.shards import Sentences, SentenceWriter, SplitPart, dtype_for, map_file
 from dragoman.errors import DataError
 from dragoman.text.token_table import add_language_tokens
@@ -105,6 +106,7 @@ def encode_splits(
             if targets := context.recipe.text.targets:
                 splits[split]["to"] = dict.fromkeys(targets, 0)
             kinds = {**dict(zip(SIDES, dtypes, strict=True)), **({DEPTHS: "uint8"} if train.trees else {})}
+            kinds |= {LINKS: "uint32"} if split == "train" and train.aligned else {}
             return [
                 open_files.enter_context(SentenceWriter(context.staging, f"{split}.{of}", kind))
                 for of, kind in kinds.items()
@@ -188,6 +190,9 @@ def append_pairs(
         for code, count in count_languages(languages, context.recipe.text.targets).items():
             split["to"][code] += count
     for writer in writers[len(SIDES) :]:
+        if writer.name.endswith(LINKS):
+            append_links(context, text, begin, chunk, kept, writer)
+            continue
         depths = Sentences.open(context.staging, f"{text.name}.{DEPTHS}", "uint8")
         writer.append(*depths.gather(begin + np.flatnonzero(kept)))
     for side, writer, encoded in zip(SIDES, writers[: len(SIDES)], chunk, strict=True):
@@ -196,3 +201,41 @@ def append_pairs(
         split[side]["tokens"] += int(lengths.sum())
         split[side]["words"] += int(encoded.words[kept].sum())
         split[side]["characters"] += int(encoded.characters[kept].sum())
+
+
+def append_links(
+    context: PrepareContext,
+    text: CleanText,
+    begin: int,
+    chunk: tuple[EncodedSide, EncodedSide],
+    kept: npt.NDArray[np.bool_],
+    writer: SentenceWriter,
+) -> None:
+    """Append the links between the tokens of the kept pairs of a chunk, from links between their words."""
+    links = Sentences.open(context.staging, f"{text.name}.{LINKS}", "uint32")
+    words = [words_of_tokens(context, side, encoded) for side, encoded in zip(SIDES, chunk, strict=True)]
+    starts = [np.cumsum(encoded.lengths) - encoded.lengths for encoded in chunk]
+    found = []
+    for i in np.flatnonzero(kept).tolist():
+        pairs = [(code & 0xFFFF, code >> 16) for code in links[begin + i].tolist()]
+        sides = [words[n][starts[n][i] : starts[n][i] + chunk[n].lengths[i]].tolist() for n in range(2)]
+        found.append(token_links(pairs, sides[0], sides[1]))
+    writer.append(np.fromiter(chain.from_iterable(found), np.uint32), int_array(map(len, found), len(found)))
+
+
+def append_word_links(writer: SentenceWriter, links: Sequence[Links]) -> None:
+    """Append the links between the words of some pairs, as `target << 16 | source`."""
+    codes = [min(target, 0xFFFF) << 16 | min(source, 0xFFFF) for pair in links for source, target in pair]
+    writer.append(np.array(codes, np.uint32), int_array(map(len, links), len(links)))
+
+
+def words_of_tokens(context: PrepareContext, side: str, encoded: EncodedSide) -> Int64Array:
+    """The index of each token's word in its sentence; language tokens come before the first word."""
+    name = "shared" if (context.staging / TOKENIZERS / "shared.json").exists() else side
+    tokenizer = cached_tokenizer(context.staging / TOKENIZERS, name)
+    begins = word_starts(tokenizer.tokens(range(tokenizer.vocabulary_size)))[encoded.ids]
+    total = np.cumsum(begins)
+    first = np.cumsum(encoded.lengths) - encoded.lengths
+    before = np.repeat(np.concatenate([[0], total])[first[encoded.lengths > 0]], encoded.lengths[encoded.lengths > 0])
+    found: Int64Array = total - before - 1
+    return found

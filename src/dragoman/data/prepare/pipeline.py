@@ -19,11 +19,12 @@ import numpy.typing as npt
 
 from dragoman.config import DataRecipe, Recipe
 from dragoman.cpu import available_cores
+from dragoman.data.alignment.pharaoh import PharaohReader
 from dragoman.data.corpora.cleaning import Cleaner, Hashes, HashSet, check_chunk, detect_scripts, parse_script
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import read_trees_file
 from dragoman.data.prepare import inputs as sources
-from dragoman.data.prepare.encoding import append_bytes, cached_tokenizer, encode_splits
+from dragoman.data.prepare.encoding import append_bytes, append_word_links, cached_tokenizer, encode_splits
 from dragoman.data.prepare.staging import (
     PAIRS_PER_CHUNK,
     CleanText,
@@ -43,7 +44,7 @@ from dragoman.data.prepare.target_languages import (
 )
 from dragoman.data.prepare.tokenizers import make_tokenizers, tokenizer_settings
 from dragoman.data.prepare.workers import Workers
-from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS, Prepared
+from dragoman.data.prepared import DEPTHS, LINKS, SIDES, TOKENIZERS, Prepared
 from dragoman.data.shards import SentenceWriter, SplitPart
 from dragoman.errors import DataError
 from dragoman.progress import Reporter, SilentReporter
@@ -165,6 +166,8 @@ def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:
             code="several_validation_sets",
         )
     everything = [*corpora, *valid]
+    if 0 < sum(corpus.alignment is not None for corpus in corpora) < len(corpora):
+        raise DataError("give alignments for all corpora or for none", code="missing_option")
     without = [corpus.name for corpus in everything if corpus.source_trees is None]
     if 0 < len(without) < len(everything):
         raise DataError(
@@ -217,15 +220,20 @@ def clean(
     parts, pair_hashes, languages = [], [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
     with ExitStack() as open_files:
 
-        def writer_of(kind: str) -> SentenceWriter:
-            return open_files.enter_context(SentenceWriter(context.staging, f"{name}.{kind}", "uint8"))
+        def writer_of(kind: str, dtype: str = "uint8") -> SentenceWriter:
+            return open_files.enter_context(SentenceWriter(context.staging, f"{name}.{kind}", dtype))
 
         writers = [writer_of(side) for side in SIDES]
         depths = None if corpora[0].source_trees is None else writer_of(DEPTHS)
+        aligned = name == "train-text" and corpora[0].alignment is not None
+        links = writer_of(LINKS, "uint32") if aligned else None
         for corpus in corpora:
             start = writers[0].count
             path = corpus.source_trees
             trees = None if path is None else TreeAligner(read_trees_file(path, hashes.open))
+            pharaoh = (
+                None if links is None or corpus.alignment is None else PharaohReader(corpus.alignment, hashes.open)
+            )
             chunks = read_with_languages(corpus, PAIRS_PER_CHUNK, targets, hashes.open)
             first: Chunk = next(chunks, ([], [], []))
             if scripts is None or targets:
@@ -238,13 +246,19 @@ def clean(
                 if depths is not None and trees is not None:
                     of_bytes = [trees.byte_depths(text) for text in chunk.sources]
                     append_bytes(depths, [of_bytes[i] for i in kept])
+                if links is not None and pharaoh is not None:
+                    read = pharaoh.take(len(chunk.sources))
+                    append_word_links(links, [read[i] for i in kept])
                 pair_hashes.append(chunk.hashes[kept])
                 languages.append(language_indices(chunk.languages, targets)[kept] if targets else languages[0])
-            if trees is not None:
-                trees.check_finished()
+            for finished in (trees, pharaoh):
+                if finished is not None:
+                    finished.check_finished()
             parts.append(SplitPart(corpus.name, start, writers[0].count, corpus.weight))
     indices = np.concatenate(languages) if targets else None
-    return CleanText(name, tuple(parts), np.concatenate(pair_hashes), cleaner, depths is not None, indices)
+    return CleanText(
+        name, tuple(parts), np.concatenate(pair_hashes), cleaner, depths is not None, indices, links is not None
+    )
 
 
 def expected_scripts(recipe: DataRecipe, corpus: Corpus, first: Chunk) -> tuple[frozenset[str], frozenset[str]]:

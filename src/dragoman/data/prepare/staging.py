@@ -41,7 +41,7 @@ class CleanText:
     """Cleaned text on disk: the range of each corpus, and a hash of each pair.
 
     With `trees`, the depths of the source's bytes are stored next to it. `languages` has the index of each pair's
-    target language in text.targets, if there are several.
+    target language in text.targets, if there are several. If it is `aligned`, links between words are stored, too.
     """
 
     name: str
@@ -50,6 +50,7 @@ class CleanText:
     cleaner: Cleaner
     trees: bool = False
     languages: npt.NDArray[np.uint16] | None = None
+    aligned: bool = False
 
     def __len__(self) -> int:
         return len(self.hashes)

@@ -25,6 +25,7 @@ STRINGS: Final = Rules(
     properties=names("x:rPr"),
     texts=names("x:t"),
     dropped=names("x:rPh x:phoneticPr"),  # the pronunciation of the old words
+    trims=False,
     newlines=True,
     preserve=True,
 )

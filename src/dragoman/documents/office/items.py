@@ -18,7 +18,7 @@ PRESERVE: Final = ' xml:space="preserve"'
 
 
 @dataclass(frozen=True)
-class Run:
+class TextRun:
     """The markup around text. Runs with the same key look the same."""
 
     key: str = ""
@@ -29,7 +29,7 @@ class Run:
     name: str = ""
 
 
-PLAIN: Final = Run()
+PLAIN: Final = TextRun()
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Item:
     unit: Range
     markup: str = ""
     text: str = ""
-    run: Run = PLAIN
+    run: TextRun = PLAIN
     at: int | None = None
     name: str = ""
     role: Role = ""
@@ -76,7 +76,7 @@ class ItemReader:
             self._child(child, PLAIN, None)
         return self.items
 
-    def _child(self, element: Element, run: Run, unit: Range | None) -> None:
+    def _child(self, element: Element, run: TextRun, unit: Range | None) -> None:
         """An element of a paragraph or of a container; `unit` is given inside something that stays together."""
         name, rules = element.name, self.rules
         if name in rules.runs:
@@ -88,7 +88,7 @@ class ItemReader:
         elif name or rules.direct:
             self._content(element, run, unit or (element.start, element.end))
 
-    def _run(self, element: Element, run: Run, unit: Range | None) -> None:
+    def _run(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules = self.rules
         unit = unit or (element.start, element.end)
         if rules.is_code(element):
@@ -102,7 +102,9 @@ class ItemReader:
                 self._container(element, run, unit)
             else:
                 opening = self.text[element.start : element.content]
-                own = Run(opening, opening, close=self.text[element.closing : element.end], name=local(element.name))
+                own = TextRun(
+                    opening, opening, close=self.text[element.closing : element.end], name=local(element.name)
+                )
                 for child in element.children:
                     self._content(child, own, unit)
             return
@@ -119,7 +121,7 @@ class ItemReader:
             label = "+".join(
                 [*map(local, properties.attributes), *(local(child.name) for child in properties.children)]
             )
-        own = Run(key, opening, close=self.text[element.closing : element.end], name=label[:40] or "run")
+        own = TextRun(key, opening, close=self.text[element.closing : element.end], name=label[:40] or "run")
         if text is not None:
             own = replace(own, **self._text_markup(text))
         for child in element.children:
@@ -134,7 +136,7 @@ class ItemReader:
         found = NAME.match(opening)
         return {"text_open": opening + ">", "text_close": f"</{found[1] if found else ''}>"}
 
-    def _container(self, element: Element, run: Run, unit: Range | None) -> None:
+    def _container(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules, content = self.rules, element.content
         children = list(element.children)
         while children and (children[0].name in rules.properties or not (children[0].name or rules.direct)):
@@ -152,7 +154,7 @@ class ItemReader:
             self._child(child, run, unit)
         self.items.append(Item("close", unit or last, self.text[slice(*last)], name=name))
 
-    def _content(self, element: Element, run: Run, unit: Range) -> None:
+    def _content(self, element: Element, run: TextRun, unit: Range) -> None:
         """Text or an element in a run, or between runs."""
         rules, name = self.rules, element.name
         raw = self.text[element.start : element.end]
@@ -174,7 +176,7 @@ class ItemReader:
             times = min(int(count), 1000) if count.isascii() and count.isdecimal() else 1
             self.items.append(Item("text", unit, raw, rules.characters[name] * times, run))
         elif name in rules.dropped:
-            pass
+            self.items.append(Item("text", unit, raw))
         elif name in rules.protected:
             self._protected(element, wrapper, unit)
         else:
@@ -188,7 +190,7 @@ class ItemReader:
                 key = local(name)
             self.items.append(Item("point", unit, raw, "", wrapper, element.start, key, role, code))
 
-    def _protected(self, element: Element, run: Run, unit: Range) -> None:
+    def _protected(self, element: Element, run: TextRun, unit: Range) -> None:
         """What has text that is not translated; a point if it has none."""
         raw = self.text[element.start : element.end]
         text = " ".join("".join(child.value for child in element.walk() if not child.name).split())

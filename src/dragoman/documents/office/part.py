@@ -67,7 +67,8 @@ class PartReader:
         self.count += 1
         if self.rules.is_code(paragraph):
             return
-        items = trim(pair_ranges(self.items.read(paragraph), self.rules))
+        items = pair_ranges(self.items.read(paragraph), self.rules)
+        items = trim(items) if self.rules.trims else items
         if not is_movable(items) or not any(LETTER.search(item.text) for item in items if item.kind == "text"):
             return
         spaces = self.rules.spaces

@@ -46,6 +46,7 @@ class Rules:
     attributes: Mapping[str, Names] = field(default_factory=dict)  # translated ones: alternative texts
     insignificant: re.Pattern[str] = NOTHING  # what does not make the properties of two runs different
     direct: bool = False
+    trims: bool = True  # markup before the first and after the last word is no part of a segment
     newlines: bool = False  # a line break in a text is a line break
     strips: bool = False  # white space at the ends of a text counts only with xml:space="preserve"
     preserve: bool = False  # write xml:space="preserve"

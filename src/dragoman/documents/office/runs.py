@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dragoman.documents.markup import escape_text
-from dragoman.documents.office.items import PLAIN, Item, Run
+from dragoman.documents.office.items import PLAIN, Item, TextRun
 from dragoman.documents.segment import SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot
 
@@ -32,8 +32,8 @@ class RunSlot(Slot):
     is the element that stands for repeated spaces, if the format needs one.
     """
 
-    runs: Mapping[int, Run] = field(default_factory=dict)
-    bases: Mapping[int | None, Run] = field(default_factory=dict)
+    runs: Mapping[int, TextRun] = field(default_factory=dict)
+    bases: Mapping[int | None, TextRun] = field(default_factory=dict)
     breaks: Sequence[str] = ()
     spaces: str = ""
 
@@ -44,7 +44,7 @@ class RunSlot(Slot):
         for index, span in enumerate(target.spans):
             children.setdefault(span.parent, []).append(index)
 
-        def write(start: int, end: int, parent: int | None, run: Run) -> None:
+        def write(start: int, end: int, parent: int | None, run: TextRun) -> None:
             ordered = sorted(children.get(parent, ()), key=lambda i: (target.spans[i].start, target.spans[i].end, i))
             for index in ordered:
                 span = target.spans[index]
@@ -75,7 +75,7 @@ class _Writer:
         self.written: list[str] = []
         self.text, self.run = "", PLAIN
 
-    def add_text(self, text: str, run: Run) -> None:
+    def add_text(self, text: str, run: TextRun) -> None:
         lines = text.split("\n")
         for number, line in enumerate(lines):
             if number > 0:
@@ -114,11 +114,11 @@ class _Writer:
 
 def make_slot(items: Sequence[Item], key: str, direct: bool, spaces: str) -> RunSlot:
     """The slot of a paragraph from its items; runs that look like most of the text around them need no span."""
-    builder, runs, breaks = SegmentBuilder(), dict[int, Run](), list[str]()
+    builder, runs, breaks = SegmentBuilder(), dict[int, TextRun](), list[str]()
     bases = choose_bases(items)
     opened = [-1]  # items that opened containers
-    found: dict[int | None, Run] = {None: bases[-1]}
-    current: Run | None = None
+    found: dict[int | None, TextRun] = {None: bases[-1]}
+    current: TextRun | None = None
 
     def leave() -> None:
         nonlocal current
@@ -172,10 +172,10 @@ def make_slot(items: Sequence[Item], key: str, direct: bool, spaces: str) -> Run
     )
 
 
-def choose_bases(items: Sequence[Item]) -> dict[int, Run]:
+def choose_bases(items: Sequence[Item]) -> dict[int, TextRun]:
     """The run that most of the text in each container has, by the index of the item that opens it; -1 is all."""
     counts: dict[int, Counter[str]] = {-1: Counter()}
-    looks: dict[str, Run] = {}
+    looks: dict[str, TextRun] = {}
     opened = [-1]
     for index, item in enumerate(items):
         if item.kind == "open":

@@ -5,10 +5,11 @@
 
 /* The tensors in the order of modeldir/weights.py; absent ones are NULL. */
 typedef struct {
-    const float *const *at;
+    const void *const *at;
+    const float *const *scales; /* of the rows of an int8 matrix; NULL if it is float */
 } Tensors;
 
-static const float *next_tensor(Tensors *t) { return *t->at++; }
+static const float *next_tensor(Tensors *t) { return t->scales++, *t->at++; }
 
 static Norm build_norm(Model *m, Tensors *t) {
     const float *weight = next_tensor(t), *bias = next_tensor(t);
@@ -51,12 +52,14 @@ static void build_linear(ModelBuilder *m, Linear *l, int inputs, Order in, int o
     const Heads *h = &m->model->heads;
     int k = channel_order(h, in, inputs, NULL), n = channel_order(h, out, outputs, NULL);
     linear_alloc(l, &m->model->region, k, n, m->model->config.quantized);
-    const float *w = next_tensor(&m->tensors), *bias = next_tensor(&m->tensors);
+    const float *scales = *m->tensors.scales;
+    const void *w = next_tensor(&m->tensors);
+    const float *bias = next_tensor(&m->tensors);
     int number = m->count++;
     if (!m->packings) return;
     int scaled = out == QUERIES || out == QUERIES_KEYS_VALUES ? key_floats(h) : 0;
     int *rows = malloc(sizeof(int) * (size_t)l->n), *columns = in == PLAIN ? NULL : malloc(sizeof(int) * (size_t)l->k);
-    m->packings[number] = (Packing){.to = l, .w = w, .bias = bias, .columns = inputs, .from_row = rows,
+    m->packings[number] = (Packing){.to = l, .w = scales ? NULL : w, .w8 = scales ? w : NULL, .row_scales = scales, .bias = bias, .columns = inputs, .from_row = rows,
                                     .from_column = columns, .factor = 1.0f / sqrtf((float)h->d_k), .scaled = scaled};
     if (!rows || (!columns && in != PLAIN)) {
         m->failed = 1;
@@ -119,9 +122,9 @@ static void build_layer(ModelBuilder *m, Layer *l, int has_cross_attention) {
     l->feed_forward_norm = build_norm(m->model, &m->tensors);
 }
 
-static void build_model(ModelBuilder *builder, const float *const *tensors) {
+static void build_model(ModelBuilder *builder, const void *const *tensors, const float *const *scales) {
     Model *m = builder->model;
-    builder->tensors = (Tensors){tensors};
+    builder->tensors = (Tensors){tensors, scales};
     builder->count = 0;
     Tensors *t = &builder->tensors;
     m->source_table = next_tensor(t), m->target_table = next_tensor(t);
@@ -144,7 +147,7 @@ void model_free(Model *m) {
     free(m);
 }
 
-Model *model_new(const ModelConfig *config, const float *const *tensors) {
+Model *model_new(const ModelConfig *config, const void *const *tensors, const float *const *scales) {
     Model *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     m->config = *config;
@@ -154,11 +157,11 @@ Model *model_new(const ModelConfig *config, const float *const *tensors) {
     m->decoder = calloc((size_t)config->decoder_layers, sizeof(Layer));
     ModelBuilder builder = {.model = m};
     if (m->encoder && m->decoder) {
-        build_model(&builder, tensors);
+        build_model(&builder, tensors, scales);
         builder.packings = calloc((size_t)builder.count, sizeof(Packing));
     }
     builder.failed = !builder.packings || region_open(&m->region, m->region.used);
-    if (!builder.failed) build_model(&builder, tensors);
+    if (!builder.failed) build_model(&builder, tensors, scales);
     if (!builder.failed) builder.failed = pack_all(builder.packings, builder.count, config->threads);
     for (int i = 0; builder.packings && i < builder.count; i++)
         free(builder.packings[i].from_row), free(builder.packings[i].from_column);

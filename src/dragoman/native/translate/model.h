@@ -36,6 +36,7 @@ typedef struct {
     RelativePositions linear_bias;
 } Model;
 
-/* Packs a model's tensors; embeddings and learned positions stay in the caller's memory. NULL if memory runs out. */
-EXPORT Model *model_new(const ModelConfig *config, const float *const *tensors);
+/* Packs a model's tensors; embeddings and learned positions stay in the caller's memory. A matrix that has scales is int8,
+with a scale per row; all others are float. NULL if memory runs out. */
+EXPORT Model *model_new(const ModelConfig *config, const void *const *tensors, const float *const *scales);
 EXPORT void model_free(Model *m);

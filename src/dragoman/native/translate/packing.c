@@ -24,13 +24,29 @@ static void pack_outputs(const Packing *p, int first, float *row, int8_t *bytes)
         int n = first + c, from = p->from_row[n];
         float factor = n < p->scaled ? p->factor : 1.0f;
         int8_t *mine = bytes + (size_t)c * l->k;
-        const float *w = from >= 0 ? p->w + (size_t)from * p->columns : NULL;
+        const float *w = from >= 0 && p->w ? p->w + (size_t)from * p->columns : NULL;
+        const int8_t *w8 = from >= 0 && p->w8 ? p->w8 + (size_t)from * p->columns : NULL;
+        l->bias[n] = from >= 0 && p->bias ? p->bias[from] * factor : 0.0f;
+        if (w8 && !l->wf) { /* already as it is needed, but for the order */
+            memset(mine, 0, (size_t)l->k);
+            int32_t sum = 0;
+            for (int j = 0; j < (p->from_column ? l->k : p->columns); j++) {
+                int column = p->from_column ? p->from_column[j] : j;
+                if (column >= 0) sum += mine[j] = w8[column];
+            }
+            l->scale[n] = p->row_scales[from] * factor;
+            l->correction[n] = -128 * sum;
+            continue;
+        }
         memset(row, 0, sizeof(float) * (size_t)l->k);
+        for (int j = 0; w8 && j < (p->from_column ? l->k : p->columns); j++) {
+            int column = p->from_column ? p->from_column[j] : j;
+            if (column >= 0) row[j] = (float)w8[column] * p->row_scales[from];
+        }
         if (w && p->from_column)
             for (int j = 0; j < l->k; j++) row[j] = p->from_column[j] < 0 ? 0.0f : w[p->from_column[j]];
         else if (w)
             memcpy(row, w, sizeof(float) * (size_t)p->columns);
-        l->bias[n] = w && p->bias ? p->bias[from] * factor : 0.0f;
         if (l->wf) {
             float *to = l->wf + (size_t)(n / BLOCK) * BLOCK * l->k + n % BLOCK;
             for (int j = 0; j < l->k; j++) to[(size_t)j * BLOCK] = row[j] * factor;

@@ -1,12 +1,13 @@
-/* Packing of weights: from [outputs][inputs] in float to the blocks of `Linear`. */
+/* Packing of weights: from [outputs][inputs] in float, or in int8 with a scale per row, to the blocks of `Linear`. */
 #pragma once
 #include "kernels/linear.h"
 #include "memory.h"
 
-/* The weights of one product: output i is row from_row[i] of w (-1: none), input j is column from_column[j]. */
+/* The weights of one product: output i is row from_row[i] of w or w8 (-1: none), input j is column from_column[j]. */
 typedef struct {
     Linear *to;
-    const float *w, *bias;
+    const float *w, *bias, *row_scales;
+    const int8_t *w8; /* instead of w */
     int columns;
     int *from_row, *from_column;
     float factor; /* of the first `scaled` outputs */

@@ -48,14 +48,14 @@ static int32_t draw_token(Search *s, int row, double number, WeighedToken *token
     double top = -INFINITY;
     for (int i = 0; i < vocabulary; i++) {
         double value = (probabilities ? log((double)values[i]) : (double)values[i]) / job->temperature;
-        tokens[n++] = (WeighedToken){value, i};
+        tokens[n++] = (WeighedToken){value > -INFINITY ? value : -INFINITY, i}; /* NaN has no order */
     }
     for (int i = 1; i <= bans[0]; i++) tokens[bans[i]].weight = -INFINITY;
     if (p->scan.forbids)
         for (int i = 0; i < n; i++)
             if (p->scan.forbids(s, row, i)) tokens[i].weight = -INFINITY;
     for (int i = 0; i < n; i++) top = tokens[i].weight > top ? tokens[i].weight : top;
-    if (top == -INFINITY) return EOS; /* every token is banned */
+    if (!isfinite(top)) return EOS; /* every token is banned, or the model produced infinity */
     if (job->top_k && job->top_k < n) {
         select_likeliest(tokens, n, job->top_k);
         n = job->top_k;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
@@ -105,6 +105,14 @@ class PackedKeyValues:
     layout: Packed
 
 
+@dataclass(frozen=True)
+class HeadTap:
+    """Collects the attention logits `[B, T, S]` of one head, while all heads attend with the fastest kernel."""
+
+    head: int
+    logits: list[Tensor] = field(default_factory=list)
+
+
 class MultiHeadCrossAttention(_MultiHead):
     """Queries from one sequence, keys and values from another: the decoder attends to the encoder's output."""
 
@@ -140,14 +148,22 @@ class MultiHeadCrossAttention(_MultiHead):
         return KeyValues(made_keys(self.function, self._heads(k), layout), self._heads(v))
 
     def forward(
-        self, x: Tensor, past: KeyValues | PackedKeyValues, sees: Sees, *, weights: list[Tensor] | None = None
+        self,
+        x: Tensor,
+        past: KeyValues | PackedKeyValues,
+        sees: Sees,
+        *,
+        weights: list[Tensor] | None = None,
+        tap: HeadTap | None = None,
     ) -> Tensor:
-        """Attend from `x` to the cached keys.
+        """Attend from `x` to the cached keys; `tap` asks for the logits of one head.
 
         Where `x` has W rows (beams) per cached sentence, the rows of a sentence become W queries to it, and the memory
         is not copied.
         """
         query = self.query(x)
+        if tap is not None:
+            tap.logits.append(self._head_logits(query, past, sees, tap.head))
         if isinstance(past, PackedKeyValues):
             if sees.tiled is not None and weights is None and self._flat(query):
                 flat: Tensor = self.output(packed.attend(query, past.together, self.n_heads, sees.tiled))
@@ -165,6 +181,16 @@ class MultiHeadCrossAttention(_MultiHead):
             weights.append(apart.transpose(1, 2).flatten(0, 1))
         y: Tensor = self.output(sees.queries.from_grid(mixed.reshape(rows, width, mixed.shape[-1])))
         return y
+
+    def _head_logits(self, query: Tensor, past: KeyValues | PackedKeyValues, sees: Sees, head: int) -> Tensor:
+        """The scaled dot products `[B, T, S]` of one head's queries and keys, before the mask."""
+        part = slice(head * self.d_k, (head + 1) * self.d_k)
+        if isinstance(past, PackedKeyValues):
+            keys = past.layout.to_grid(past.together[..., part])
+        else:
+            keys = past.keys[:, head]
+        logits: Tensor = sees.queries.to_grid(query[..., part]) @ keys.mT * self.d_k**-0.5
+        return logits
 
 
 def start_projection(linear: nn.Linear, widths: list[int] | None = None) -> None:

@@ -14,10 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.data.batch import Batch
-from dragoman.models import Seq2Seq, State
+from dragoman.models import Seq2Seq, State, Transformer
 from dragoman.nn import Layout, Packed, Padded
+from dragoman.nn.attention.multi_head import HeadTap
 from dragoman.nn.kernels import triton_available
 from dragoman.nn.linear import matmul_into
+from dragoman.training.loss.alignment import AlignmentGuidance, alignment_loss
 from dragoman.training.loss.fused_cross_entropy import projected_loss
 from dragoman.training.loss.r_drop import ProjectedRDrop
 
@@ -98,18 +100,36 @@ class ProjectedCrossEntropy(torch.autograd.Function):
 class TranslationLoss(nn.Module):
     """A model with its loss as one module: wrapping it for several processes wraps the whole step."""
 
-    def __init__(self, model: Seq2Seq[State], smoothing: float, pad: int, r_drop: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: Seq2Seq[State],
+        smoothing: float,
+        pad: int,
+        r_drop: float = 0.0,
+        guidance: AlignmentGuidance | None = None,
+    ) -> None:
         super().__init__()
         self.model, self.smoothing, self.pad, self.r_drop = model, smoothing, pad, r_drop
+        self.guidance = guidance
 
     def forward(self, batch: Batch) -> LossSum:
-        """The loss over the real target tokens of a batch."""
+        """The loss over the real target tokens of a batch; guided alignment adds to the one that is minimized."""
         labels = batch.target_out.flatten()
-        real = labels != self.pad
-        hidden, weight = self._projected(batch, len(labels))
+        logits: list[Tensor] = []
+        hidden, weight = self._projected(batch, len(labels), logits)
         if self.r_drop and self.training:
-            again, _ = self._projected(batch, len(labels))
-            return self._r_drop_loss([hidden, again], weight, labels, real)
+            again, _ = self._projected(batch, len(labels), logits)
+            found = self._r_drop_loss([hidden, again], weight, labels, labels != self.pad)
+        else:
+            found = self._cross_entropy(hidden, weight, labels)
+        if self.guidance is None or not logits:
+            return found
+        guided = sum(alignment_loss(each, batch, *layouts(batch)) for each in logits)
+        return LossSum(found.smoothed + self.guidance.weight / len(logits) * guided, found.plain)
+
+    def _cross_entropy(self, hidden: Tensor, weight: Tensor, labels: Tensor) -> LossSum:
+        """The loss of one pass."""
+        real = labels != self.pad
         if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
             kept = real.nonzero().squeeze(-1)  # on a GPU, selecting rows would synchronize
             sums = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
@@ -120,10 +140,19 @@ class TranslationLoss(nn.Module):
             return LossSum(sums[0], sums[1].detach())
         return smoothed_cross_entropy(F.linear(hidden, weight), labels, self.smoothing, real)
 
-    def _projected(self, batch: Batch, n: int) -> tuple[Tensor, Tensor]:
-        """The hidden states of a batch, `[N, D]`, and the projection to the vocabulary, `[V, D]`."""
+    def _projected(self, batch: Batch, n: int, logits: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """The hidden states of a batch, `[N, D]`, and the projection to the vocabulary, `[V, D]`.
+
+        In training with guided alignment, the logits of the guided head are appended to `logits`.
+        """
         source, target = layouts(batch)
-        hidden = self.model.hidden(batch.source, batch.target_in, source, target).reshape(n, -1)
+        if self.guidance is not None and self.training and batch.links is not None:
+            assert isinstance(self.model, Transformer)
+            taps = {self.guidance.layer: HeadTap(self.guidance.head, logits)}
+            memory = self.model.encode(batch.source, source)
+            hidden = self.model.decode(batch.target_in, memory, target, taps=taps).reshape(n, -1)
+        else:
+            hidden = self.model.hidden(batch.source, batch.target_in, source, target).reshape(n, -1)
         weight, bias = self.model.projection(), self.model.projection_bias()
         return (hidden, weight) if bias is None else fold_bias(hidden, weight, bias)
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.files import sha256
 from dragoman.modeldir.info import ModelInfo, data_section, read_info
-from dragoman.modeldir.layout import WEIGHTS
 from dragoman.modeldir.locate import model_name
+from dragoman.modeldir.weights import weights_sha256
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class BaseModel:
         data = data_section(directory).removeprefix("## Data").strip()
         return cls(
             model_name(directory),
-            sha256(directory / WEIGHTS),
+            weights_sha256(directory),
             info.source_languages,
             info.target_languages,
             info.license,

@@ -1,0 +1,1 @@
+"""Word alignments of the training data, for guided alignment."""

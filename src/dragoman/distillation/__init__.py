@@ -1,0 +1,1 @@
+"""Sequence-level knowledge distillation: a teacher's translations, selected, as training data for a small student."""

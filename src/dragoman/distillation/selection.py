@@ -1,0 +1,101 @@
+"""Drop bad translations of the teacher, and report how many each rule dropped, with examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dragoman.distillation.teacher import TeacherLine
+
+EXAMPLES: Final = 3
+RULES: Final = {
+    "empty": "there is no translation",
+    "length": "the translation is far too short or too long for its source",
+    "repetition": "the translation repeats itself",
+    "copy": "the translation is a copy of its source",
+    "reference": "sentence BLEU against the reference is below the limit",
+    "score": "its mean log-probability of a token is among the lowest",
+}
+LENGTH_FLAGS: Final = {"too_short", "too_long", "truncated"}
+MAX_RATIO: Final = 3.0  # of characters
+RATIO_SLACK: Final = 15  # characters by which short texts may differ
+
+
+@dataclass(frozen=True)
+class SelectionRules:
+    """`score_share` of the lines, those with the lowest scores, are dropped; `min_bleu` needs references."""
+
+    score_share: float = 0.02
+    min_bleu: float = 0.0
+
+
+@dataclass
+class SelectionReport:
+    """Lines read and kept, and for each rule how many it dropped, with examples."""
+
+    read: int = 0
+    kept: int = 0
+    dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
+    examples: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: {rule: [] for rule in RULES})
+
+    def drop(self, rule: str, line: TeacherLine) -> None:
+        """Count a line that a rule dropped."""
+        self.dropped[rule] += 1
+        if len(self.examples[rule]) < EXAMPLES:
+            self.examples[rule].append((line.source, line.target))
+
+    def summary(self) -> str:
+        """The report in one line."""
+        counts = ", ".join(f"{count:,} {rule}" for rule, count in self.dropped.items() if count)
+        return f"{self.read:,} translations, {self.kept:,} kept; dropped: {counts or 'none'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        rules = {
+            rule: {"why": why, "dropped": self.dropped[rule], "examples": self.examples[rule]}
+            for rule, why in RULES.items()
+        }
+        return {"read": self.read, "kept": self.kept, "rules": rules}
+
+
+def failed_rule(line: TeacherLine, rules: SelectionRules) -> str | None:
+    """The first rule that a line breaks, except the one that compares scores."""
+    flags = set(line.flags)
+    if not line.target.strip() or "empty" in flags or "no_letters" in flags:
+        return "empty"
+    if "repetitive" in flags:
+        return "repetition"
+    shorter, longer = sorted((len(line.source), len(line.target)))
+    if flags & LENGTH_FLAGS or longer > MAX_RATIO * shorter + RATIO_SLACK:
+        return "length"
+    if "copied" in flags:
+        return "copy"
+    if line.bleu is not None and line.bleu < rules.min_bleu:
+        return "reference"
+    return None
+
+
+def score_limit(scores: Iterable[float], share: float) -> float:
+    """The score below which a share of the lines lies."""
+    ordered = sorted(scores)
+    return ordered[int(share * len(ordered))] if share and ordered else float("-inf")
+
+
+def select_lines(lines: Iterable[TeacherLine], rules: SelectionRules, report: SelectionReport) -> Iterator[TeacherLine]:
+    """Yield the lines to keep; the lines are held in memory, because the last rule compares them all."""
+    passed = []
+    for line in lines:
+        report.read += 1
+        rule = failed_rule(line, rules)
+        if rule is None:
+            passed.append(line)
+        else:
+            report.drop(rule, line)
+    limit = score_limit((line.per_token for line in passed), rules.score_share)
+    for line in passed:
+        if line.per_token < limit:
+            report.drop("score", line)
+        else:
+            report.kept += 1
+            yield line

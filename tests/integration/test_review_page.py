@@ -1,0 +1,38 @@
+"""The review page of a document in a browser: pointing at a word highlights the words aligned with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from browser import CHROMIUM, chromium, found
+from dragoman.documents.formats import html
+from dragoman.documents.report import Report
+from dragoman.documents.review import review_page
+from dragoman.documents.translate import translate_segments
+from word_by_word import WordByWord, backward
+
+DRIVER = """<script>
+try {
+  const cells = document.querySelectorAll("tbody tr:first-child td");
+  const words = cells[1].querySelectorAll("span");
+  words[0].dispatchEvent(new MouseEvent("mouseenter"));
+  const on = Array.from(document.querySelectorAll(".on"), one => one.textContent);
+  document.getElementById("only").click();
+  const shown = Array.from(document.querySelectorAll("tbody tr"), row => !row.hidden);
+  document.body.dataset.found = JSON.stringify([on, cells[2].textContent, shown]);
+} catch (error) { document.documentElement.dataset.error = error.stack; }
+</script></html>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_the_page_shows_aligned_words(tmp_path: Path) -> None:
+    segments = html.read("<p>one 😀 <b>two</b> {x}</p><p>lost {y}</p>".encode(), "page.html").segments
+    forgetful = WordByWord(lost=frozenset(["X1", "4831"]), can_require=False)
+    done = translate_segments(segments[:1], WordByWord(order=backward), align=True).results
+    lost = translate_segments(segments[1:], forgetful).results
+    page = review_page(Report([*done, *lost]), "page.html").replace("</html>", DRIVER)
+    (tmp_path / "review.html").write_text(page, encoding="utf-8")
+    document = chromium((tmp_path / "review.html").as_uri(), tmp_path / "profile", "--dump-dom")
+    assert found(document) == [["one", "ONE"], "{x} TWO 😀 ONE", [False, True]]

@@ -1,0 +1,154 @@
+"""What office formats translate and what they leave, part by part."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from lxml import etree
+from tests.word_by_word import WordByWord, backward
+
+from dragoman.documents.detect import read_document
+from dragoman.documents.formats.docx import RULES as WORD
+from dragoman.documents.formats.odf import RULES as ODF
+from dragoman.documents.formats.xlsx import STRINGS
+from dragoman.documents.office.part import read_part
+from dragoman.documents.office.rules import Rules
+from dragoman.documents.office.xml_events import NAMESPACES
+from dragoman.documents.translate import translate_segments
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"
+DECLARATIONS = " ".join(
+    f'xmlns:{prefix}="{uri}"' for prefix, uri in {p: u for u, p in reversed(NAMESPACES.items()) if p != "xml"}.items()
+)
+
+
+def translate(content: str, rules: Rules, translator: WordByWord) -> str:
+    """The content of a part after translating it."""
+    start = f"<x {DECLARATIONS}>"
+    part = read_part(f"{start}{content}</x>".encode(), "part.xml", "part", rules)
+    report = translate_segments(part.segments, translator)
+    assert not report.kept
+    return part.write([result.target for result in report.results]).decode()[len(start) : -len("</x>")]
+
+
+def run(text: str, properties: str = "") -> str:
+    look = f"<w:rPr>{properties}</w:rPr>" if properties else ""
+    return f'<w:r>{look}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def field(code: str, *result: str) -> str:
+    marks = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
+    return f"{marks[0]}<w:r><w:instrText>{code}</w:instrText></w:r>{marks[1]}{''.join(result)}{marks[2]}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (run("one ") + run("two", "<w:lang/>") + run(" three"), run("THREE TWO ONE")),
+        (run("one ") + "<w:proofErr/>" + run("two ") + run("six", "<w:b/>"), run("SIX", "<w:b/>") + run(" TWO ONE")),
+        (run("one two") + "<w:r><w:footnoteReference/></w:r>" + run(" six"),
+         run("SIX TWO") + "<w:r><w:footnoteReference/></w:r>" + run(" ONE")),
+        ("<w:r><w:t>one</w:t><w:br/><w:t>two</w:t><w:tab/><w:t>six</w:t></w:r>",
+         f"{run('ONE')}<w:r><w:br/></w:r>{run('TWO')}<w:r><w:tab/></w:r>{run('SIX')}"),
+        (run("see ") + field("PAGEREF a", run("5")) + run(" now"),
+         run("NOW ") + field("PAGEREF a", run("5")) + run(" SEE")),
+        (run("see ") + field("HYPERLINK a", run("it all")) + run(" now"),
+         run("NOW ") + field("HYPERLINK a", run("ALL IT")) + run(" SEE")),
+        (run("the ") + "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>" + run("end"),
+         "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>" + run("END THE")),
+        (run("so ") + "<m:oMath><m:r><m:t>x</m:t></m:r></m:oMath>" + run(" is"),
+         run("IS ") + "<m:oMath><m:r><m:t>x</m:t></m:r></m:oMath>" + run(" SO")),
+        (run("run ") + run("rm -r", '<w:rStyle w:val="HTMLCode"/>') + run(" now"),
+         run("NOW ") + run("rm -r", '<w:rStyle w:val="HTMLCode"/>') + run(" RUN")),
+        ('<w:bookmarkStart w:id="1"/>' + run("one two") + '<w:bookmarkEnd w:id="1"/>',
+         '<w:bookmarkStart w:id="1"/>' + run("TWO ONE") + '<w:bookmarkEnd w:id="1"/>'),
+        (run("one ") + '<w:bookmarkStart w:id="1"/>' + run("two") + '<w:bookmarkEnd w:id="1"/>' + run(" six"),
+         run("SIX ") + '<w:bookmarkStart w:id="1"/>' + run("TWO") + '<w:bookmarkEnd w:id="1"/>' + run(" ONE")),
+        (run("a &amp; b &lt; c"), run("C &lt; B &amp; A")),
+        (run("open {x} now"), run("NOW {x} OPEN")),
+    ],
+)  # fmt: skip
+def test_runs_of_word(before: str, after: str) -> None:
+    assert translate(f"<w:p><w:pPr/>{before}</w:p>", WORD, WordByWord(order=backward)) == f"<w:p><w:pPr/>{after}</w:p>"
+
+
+def test_a_field_that_ends_in_another_paragraph_is_not_taken_apart() -> None:
+    begin = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
+    paragraph = f"<w:p>{run('one ')}{begin}{run('two')}</w:p>"
+    assert translate(paragraph, WORD, WordByWord()) == paragraph
+    assert translate(f"<w:p>{begin}{run('two')}</w:p>", WORD, WordByWord()) == f"<w:p>{begin}{run('TWO')}</w:p>"
+
+
+def test_bookmarks_that_cross_stay_well_formed() -> None:
+    starts, ends = ([f'<w:bookmark{kind} w:id="{i}"/>' for i in "12"] for kind in ("Start", "End"))
+    marks = [*starts, *ends]
+    content = "".join(run(word + " ") + mark for word, mark in zip(("one", "two", "three", "four"), marks, strict=True))
+    link = f"<w:hyperlink>{run('a ')}{starts[0]}{run('b')}</w:hyperlink>{ends[0]}"
+    written = translate(f"<w:p>{content}{link}{run(' c')}</w:p>", WORD, WordByWord(order=backward))
+    assert [written.count(mark) for mark in marks] == [2, 1, 2, 1]
+    etree.fromstring(f"<x {DECLARATIONS}>{written}</x>")
+
+
+def test_white_space_of_a_text_without_preserve_does_not_count() -> None:
+    content = "<w:p><w:r><w:t> one </w:t></w:r><w:r><w:t>two\n</w:t></w:r></w:p>"
+    assert translate(content, WORD, WordByWord()) == f"<w:p>{run('ONETWO')}</w:p>"
+
+
+def test_opendocument_spaces_and_styles() -> None:
+    before = '<text:p>one  \n two<text:s text:c="2"/>three <text:span text:style-name="B">big</text:span> x</text:p>'
+    after = '<text:p>ONE TWO THREE <text:span text:style-name="B">BIG</text:span> X</text:p>'
+    assert translate(before, ODF, WordByWord()) == after
+    assert (
+        translate("<text:p><text:s/>one<text:tab/>two</text:p>", ODF, WordByWord())
+        == "<text:p><text:s/>ONE<text:tab/>TWO</text:p>"
+    )
+    cell = '<table:table-cell office:value-type="{}"><text:p>1 May</text:p></table:table-cell>'
+    date, string = (cell.format(kind) for kind in ("date", "string"))
+    assert translate(date + string, ODF, WordByWord()) == date + string.replace("May", "MAY")
+
+
+def test_cells_with_line_breaks_and_phonetic_guides() -> None:
+    before = "<x:si><x:t>one\n two</x:t><x:rPh><x:t>abc</x:t></x:rPh></x:si>"
+    assert translate(before, STRINGS, WordByWord()) == '<x:si><x:t xml:space="preserve">ONE\n TWO</x:t></x:si>'
+
+
+def test_characters_that_xml_lacks_are_not_written() -> None:
+    written = translate(f"<w:p>{run('one')}</w:p>", WORD, WordByWord(word=lambda word: "a\x00\x1f\ufffeb"))
+    assert written == f"<w:p>{run('ab')}</w:p>"
+
+
+def texts(name: str) -> dict[str, bool]:
+    document = read_document((FOLDER / name).read_bytes(), name)
+    return {segment.text: segment.translate for segment in document.segments}
+
+
+def test_texts_that_formulas_refer_to_are_kept() -> None:
+    found = texts("openpyxl.xlsx")
+    assert [text for text, translated in found.items() if not translated] == ["Article", "State", "open", "closed"]
+    assert found["Winter coat"]
+    assert texts("sheet.ods")["Yes"] is False
+    assert "available" not in texts("sheet.xlsx")  # computed
+
+
+def test_notes_charts_and_alternative_texts_are_found() -> None:
+    assert {"Thank the team.", "Boxes by month", "Sold boxes", "Green tea"} <= texts("python-pptx.pptx").keys()
+    assert {"Text of the box here.", "A box & its text", "Inner cell", "Text in a control."} <= texts(
+        "word-boxes.docx"
+    ).keys()
+    assert {"At sea level only.", "Please check this word."} <= texts("notes.odt").keys()
+    assert not any("Click to" in text for text in texts("python-pptx.pptx"))
+
+
+def test_macros_and_other_parts_are_copied() -> None:
+    data = (FOLDER / "word-macros.docm").read_bytes()
+    document = read_document(data, "a.docm")
+    report = translate_segments(document.segments, WordByWord())
+    written = document.write([result.target for result in report.results])
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(io.BytesIO(written)) as new:
+        changed = [name for name in old.namelist() if old.read(name) != new.read(name)]
+        assert changed == ["word/document.xml"]
+        assert re.search(rb"A DOCUMENT WITH MACROS\.", new.read("word/document.xml"))
