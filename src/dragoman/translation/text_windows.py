@@ -134,11 +134,12 @@ class WindowBuilder:
         if split != "auto" or constraints is None:
             return segmenter.encode(*segmenter.split_texts(window, split), split)
         modes: list[SplitMode] = ["never" if constraints.requires_in(first + i) else "auto" for i in range(len(window))]
-        found = [
-            segmenter.encode(*segmenter.split_texts([text], mode), split)
-            for text, mode in zip(window, modes, strict=True)
-        ]
-        return [layout for (layout,), _ in found], [parts for _, (parts,) in found]
+        found: dict[int, tuple[Layout, list[Ids]]] = {}
+        for mode in set(modes):  # all texts of a mode in one call
+            chosen = [i for i, own in enumerate(modes) if own == mode]
+            encoded = segmenter.encode(*segmenter.split_texts([window[i] for i in chosen], mode), split)
+            found.update(zip(chosen, zip(*encoded, strict=True), strict=True))
+        return [found[i][0] for i in range(len(window))], [found[i][1] for i in range(len(window))]
 
     def _tree_segments(self, window: Sequence[str], depths: Sequence[bytes]) -> tuple[list[Layout], list[list[Ids]]]:
         """The same for texts with trees: a tree covers the whole text, which is split only if it is too long."""

@@ -45,6 +45,9 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
               help="Format of a document, such as html; text is line by line.  [default: by content]")  # fmt: skip
 @click.option("--review", type=NAME, help="HTML page to write with a document and its translation side by side.")
 @click.option("--bilingual", type=NAME, help="File to write with both texts for CAT tools: .xlf or .tmx.")
+@click.option("--memory", type=NAME, multiple=True,
+              help="Translation memory for documents, .tmx or .tsv; repeatable, the last one wins.")  # fmt: skip
+@click.option("--retranslate", is_flag=True, help="Replace the translations that a PO, XLIFF or TMX file has.")
 @click.option(
     "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations per line, best first."
 )
@@ -93,6 +96,8 @@ def command(
     format_name: str | None,
     review: str | None,
     bilingual: str | None,
+    memory: tuple[str, ...],
+    retranslate: bool,
     nbest: int,
     scores: bool,
     alignments: bool,
@@ -136,11 +141,13 @@ def command(
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)
+    for memory_file in map(Path, memory):
+        check_file(memory_file)
     given = [*sources, *tree_files, *constraint_files(settings)]
     if documents:
         check_document_options()
     else:
-        reject_unused(("review", "bilingual"), "they are for documents, such as .html")
+        reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
     place = None if documents else resolve_output(parse_output(output), given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     sampling_values: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -159,7 +166,9 @@ def command(
     translator = Translator.load(directory, language=language, **engine, **models)
     if documents:
         options = {"search": search, "to": to, **settings, **line_constraints.take([])[1]}
-        translate_files(translator, sources, output, format_name, progress, options, review, bilingual)
+        translate_files(
+            translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate
+        )
         return
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
     translator.parse_trees(aligner)

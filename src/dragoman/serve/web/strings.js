@@ -3,7 +3,7 @@
 const STRINGS = {
   en: {
     model: "Model", pair: (from, to) => `${from} to ${to}`, into: to => `to ${to}`, detect: "Detect language", detected: name => `${name} detected`,
-    theme: "Switch between dark and light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
+    theme: "Switch between dark and light", swap: "Swap languages", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
     hint: "Type or paste text", empty: "The translation appears here",
     help: "Use the arrow keys to move between words and hear what each one attends to. Press Escape to stop.",
     others: "Other translations of this line", none: "No other translations.", api: "API", waiting: "Translating …", failed: "Not available",
@@ -21,7 +21,7 @@ const STRINGS = {
   },
   zh: {
     model: "模型", pair: (from, to) => `${from} → ${to}`, into: to => `→ ${to}`, detect: "检测语言", detected: name => `检测到${name}`,
-    theme: "切换深色和浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
+    theme: "切换深色和浅色", swap: "交换语言", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
     hint: "输入或粘贴文字", empty: "译文显示在这里",
     help: "用方向键逐词移动，可以听到每个词关注哪里。按 Esc 退出。",
     others: "这一行的其他译法", none: "没有其他译法。", api: "API", waiting: "正在翻译……", failed: "无法显示",
