@@ -55,6 +55,7 @@ COMMAND_GROUPS = {
         "prepare": "Clean pairs, learn a tokenizer, write ids to train on.",
         "tokenize": "Convert lines of text to tokens or ids.",
         "detokenize": "Convert tokens or ids back to text.",
+        "remember": "Add corrected translations to a translation memory.",
         "trees": "Convert constituency trees to lines to train on.",
     },
 }

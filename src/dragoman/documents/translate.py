@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
 
 from dragoman.documents.assembly import Job, Moves, Unit, assemble
+from dragoman.documents.memory.lookup import Memory
+from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
 from dragoman.documents.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
@@ -15,6 +20,8 @@ from dragoman.progress import Reporter
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE
 
+TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
+
 
 def translate_segments(
     segments: Sequence[Segment],
@@ -22,13 +29,19 @@ def translate_segments(
     reporter: Reporter | None = None,
     name: str = "document",
     align: bool = False,
+    memory: Memory | None = None,
 ) -> Report:
     """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported.
 
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
+    Sentences that `memory` has are taken from there.
     """
     jobs = [make_job(segment, translator, align) if segment.translate else None for segment in segments]
-    units = [unit for job in jobs if job is not None for unit in job.units if unit.translate]
+    if memory is not None:
+        prefill([job for job in jobs if job is not None], memory)
+    units = [
+        unit for job in jobs if job is not None for unit in job.units if unit.translate and unit.translation is None
+    ]
     if reporter is not None:
         reporter.start_stage(name, len(units), "sentences")
     failed = []
@@ -80,7 +93,7 @@ def make_job(segment: Segment, translator: SentenceTranslator, align: bool = Fal
     protected = sorted(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
     )
-    masked = mask_text(segment.text, protected)
+    masked = mask_text(segment.text, protected, segment.numbers)
     edges, points = find_markup(segment, masked)
     units, place = list[Unit](), 0
     for start, end in sentence_ranges(masked.text, translator):
@@ -110,9 +123,9 @@ def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[i
 
 
 def sentence_ranges(text: str, translator: SentenceTranslator) -> Iterator[Range]:
-    """The place of each unit; line breaks, bullets and the spaces around units are outside of them."""
+    """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
     start = 0
-    for line in text.splitlines(keepends=True):
+    for line in chain.from_iterable(map(TAB.split, text.splitlines(keepends=True))):
         bullet = BEFORE_LINE.match(line)
         if bullet is not None and (content := line[bullet.end() :].rstrip()):
             place = start + bullet.end()
