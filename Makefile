@@ -31,6 +31,7 @@ kernels: $(VENV)/.kernels
 # A wheel for each platform, in dist; zig cross-compiles the C libraries for all of them.
 wheels: $(VENV)/.wheels
 	$(BIN)/python packaging/wheels.py --out dist
+	[ ! -d models ] || $(BIN)/python packaging/model_wheel.py models/* --out dist
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

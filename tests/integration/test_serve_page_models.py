@@ -107,3 +107,24 @@ def test_the_language_is_detected_where_models_have_different_sources(tmp_path: 
     assert found["english"] == ["", "Text · English detected", "Translation · German", "en-de", "en"]
     assert found["override"] == ["de-en", "Text", "Translation", "de-en", "de"]
     assert found["again"] == found["english"] and found["stored"] == ""
+
+
+def test_the_languages_are_swapped_with_the_translation_as_the_text(tmp_path: Path) -> None:
+    script = """(async () => {
+await until(() => current.models);
+byId("model").value = "fr-en"; byId("model").dispatchEvent(new Event("change"));
+told.alone = byId("swap").hidden;
+byId("model").value = "en-de"; byId("model").dispatchEvent(new Event("change"));
+write("the old box");
+await until(() => state() === "done" && text("target") === "BOX OLD THE");
+told.shown = [byId("swap").hidden, byId("swap").getAttribute("aria-label")];
+byId("swap").click();
+await until(() => state() === "done" && text("target") === "THE OLD BOX");
+told.after = [current.model, byId("model").value, byId("source").value, byId("source").lang, storage.get("model")];
+done();
+})();"""
+    pairs = {"en-de": ("en", "de"), "de-en": ("de", "en"), "fr-en": ("fr", "en")}
+    service = Service({name: replace(MODEL, name=name, languages=pair) for name, pair in pairs.items()}, Limits())
+    found = drive(service, script, tmp_path)
+    assert found["alone"] is True and found["shown"] == [False, "Swap languages"]
+    assert found["after"] == ["de-en", "de-en", "BOX OLD THE", "de", "de-en"]

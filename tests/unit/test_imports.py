@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "translation": LOADS | {"models", "search", "engines"},
     "evaluation": LOADS | {"data", "nn", "models", "search", "engines", "translation"},
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
-    "documents": LOADS | {"search", "engines", "translation"},  # no torch
+    "documents": LOADS | {"data", "search", "engines", "translation"},  # no torch
     "serve": LOADS | {"models", "search", "engines", "translation", "documents"},
     "conversion": LOADS | {"nn", "models", "search", "engines", "translation"},  # exports are verified by translating
     "distillation": LOADS | {"data", "models", "search", "engines", "training", "translation"},

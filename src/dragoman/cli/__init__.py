@@ -42,6 +42,7 @@ COMMAND_GROUPS = {
         "forecast": "Train on series of numbers, predict, and evaluate.",
     },
     "Models": {
+        "models": "List the installed models.",
         "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
         "export": "Write a model for CTranslate2, Hugging Face or ONNX.",
         "average": "Average checkpoints or models into one model.",
@@ -54,6 +55,7 @@ COMMAND_GROUPS = {
         "prepare": "Clean pairs, learn a tokenizer, write ids to train on.",
         "tokenize": "Convert lines of text to tokens or ids.",
         "detokenize": "Convert tokens or ids back to text.",
+        "remember": "Add corrected translations to a translation memory.",
         "trees": "Convert constituency trees to lines to train on.",
     },
 }

@@ -66,20 +66,26 @@ def translate_files(
     options: dict[str, Any],
     review: str | None = None,
     bilingual: str | None = None,
+    memory: Sequence[str] = (),
+    retranslate: bool = False,
 ) -> None:
     """Translate documents to `output`: a file or standard output for one, a directory for several."""
     place = None if output == "-" else Path(output)
+    from dragoman.documents.files import Extras, load_memory
+
+    memories = load_memory(memory, translator, options)  # type: ignore[arg-type]
+    if memories is not None and memories.scorer is None:
+        note("only exact matches are taken from the memory; for similar ones: pip install 'dragoman[memory]'")
+    reading: dict[str, Any] = {"memory": memories, "retranslate": retranslate}
     shows = should_report(progress, place) and find_spec("rich") is not None
     reporter: Reporter = ConsoleReporter(transient=True) if shows else Reporter()
     try:
         if len(files) == 1 and not is_folder(files[0]) and not is_directory(output):
-            from dragoman.documents.files import Extras
-
             extras = Extras.parse(review, bilingual, [files[0], place])
-            translate_one(translator, files[0], place, format_name, reporter, options, extras)
+            translate_one(translator, files[0], place, format_name, reporter, options | reading, extras)
         else:
             reject_unused(("review", "bilingual"), "there are several documents; translate one at a time")
-            translate_many(translator, files, place, format_name, reporter, options)
+            translate_many(translator, files, place, format_name, reporter, options | reading)
     finally:
         reporter.close()
 
@@ -171,5 +177,5 @@ def show_report(name: str, report: Report) -> None:
         assert result.problem is not None
         where = f"{name}, {result.segment.key}"
         note(f"{where}: left in the source language, because {PROBLEMS[result.problem]}")
-    if any(result.needs_review for result in report.results):
+    if report.from_memory or any(result.needs_review for result in report.results):
         note(f"{name}: {report.summary()}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from dragoman.documents.memory.lookup import Match
 from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.projection import AlignedText, AlignedUnit, project
 from dragoman.documents.report import Problem, SegmentResult, WordLinks
@@ -36,6 +37,8 @@ class Unit:
     places: list[int] = field(default_factory=list)  # of the masks in the translation
     problem: Problem | None = None
     retried: bool = False
+    match: Match | None = None  # in a translation memory
+    approved: bool = False  # its translation is that of the memory
 
     def accept(self, translation: Translation) -> bool:
         """Take a translation if it is not empty and has every mask once."""
@@ -67,8 +70,8 @@ class Unit:
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
         translation = self.translation
-        if not self.marked:  # it stays in one piece
-            return [(0, len(self.masked.text))], [(0, len(self.target.text))], [(0, 0)]
+        if not self.marked:  # no markup needs to know which word is which
+            return space_ranges(self.masked.text), space_ranges(self.target.text), []
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
@@ -94,20 +97,26 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     result = SegmentResult(
         original,
         problem=next((unit.problem for unit in job.units if unit.problem), None),
-        confidence=min((one.confidence for one in done), default=None),
+        confidence=min(
+            (unit.translation.confidence for unit in job.units if unit.translation and not unit.approved), default=None
+        ),
         flags=tuple(dict.fromkeys(flag for one in done for flag in one.flags)),
         unmet=tuple(phrase for one in done for phrase in one.unmet),
         retried=any(unit.retried for unit in job.units),
+        matches=tuple(unit.match for unit in job.units if unit.match is not None),
     )
-    if not done:
+    if original.bilingual and result.problem is not None:
         return result
+    if not done:
+        return replace(result, target=Target(original.text, original.spans)) if original.bilingual else result
     segment = job.segment
     target = join_masked(job, lambda unit: unit.target)
     text = unmask(target, segment)
-    if text.split() == original.text.split():  # nothing but white space has changed
+    if text.split() == original.text.split() and not original.bilingual:  # nothing but white space has changed
         return result
+    approved = all(unit.approved for unit in job.units if unit.translate)
     if not original.spans and not job.align:
-        return replace(result, target=Target(text))
+        return replace(result, target=Target(text, approved=approved))
     source = join_masked(job, lambda unit: unit.masked)
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
     masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
@@ -122,7 +131,7 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
     )
     spans = tuple(map(moves.span, projected.spans[: len(original.spans)]))
-    result = replace(result, target=Target(text, spans), unaligned=tuple(unaligned))
+    result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
     parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
@@ -186,7 +195,7 @@ def align_units(job: Job, source: str, target: str) -> AlignedText:
         first = len(parts[0]), len(parts[1])
         for side, own, text in ((0, own_source, source), (1, own_target, target)):
             shifted = [(start + at[side], end + at[side]) for start, end in own]
-            split = [split_parts(text, word) for word in shifted] if unit.marked else [shifted]
+            split = [split_parts(text, word) if unit.marked else [word] for word in shifted]
             words[side].extend(split)
             parts[side].extend(part for word in split for part in word)
         ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))

@@ -6,19 +6,21 @@ import io
 import re
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, cast
 
-from dragoman.documents.segment import Document
+from dragoman.documents.segment import Document, ReadOptions
 from dragoman.errors import DocumentError
 from dragoman.values import suggest
 
 ZIP: Final = b"PK\x03\x04"
 START_BYTES: Final = 8192  # enough to recognize a format that is not a zip archive
 Reader = Callable[[bytes, str], Document]
+NO_OPTIONS: Final = ReadOptions()
 
 
 def begins(pattern: bytes) -> Callable[[bytes], bool]:
@@ -65,18 +67,22 @@ def has_mimetype(kind: bytes, part: str, flat: bytes = rb"(?!)") -> Callable[[by
 
 @dataclass(frozen=True)
 class Format:
-    """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files."""
+    """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files.
+
+    The `read` of a `bilingual` format gets `ReadOptions` as well.
+    """
 
     name: str
     suffixes: tuple[str, ...]
     module: str
     is_content: Callable[[bytes], bool] | None = None
+    bilingual: bool = False
 
-    @property
-    def read(self) -> Reader:
+    def read(self, data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
         """Read a file: its bytes, and its name for messages."""
         module = import_module(f"dragoman.documents.formats.{self.module}")
-        return cast(Reader, module.read)
+        read = partial(module.read, options=options) if self.bilingual else module.read
+        return cast(Reader, read)(data, name)
 
 
 FORMATS: Final = (
@@ -96,6 +102,12 @@ FORMATS: Final = (
     Format("json", (".json", ".arb"), "json"),
     Format("yaml", (".yaml", ".yml"), "yaml"),
     Format("properties", (".properties",), "properties"),
+    Format("xliff", (".xlf", ".xliff"), "xliff", begins(rb"<(?:\w+:)?xliff[\s>]"), bilingual=True),
+    Format("tmx", (".tmx",), "tmx", begins(rb"(?:<!doctype\s+tmx[^>]*>\s*)?<tmx[\s>]"), bilingual=True),
+    Format("srt", (".srt",), "srt", begins(rb"\d+\s*\r?\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->")),
+    Format("vtt", (".vtt",), "vtt", begins(rb"WEBVTT[ \t\r\n]")),
+    Format("ass", (".ass", ".ssa"), "ass", begins(rb"\[Script Info\]")),
+    Format("po", (".po", ".pot"), "po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
     b"%PDF-": ("a PDF", "it has letters at places on a page, not text; translate the document that it was made "
@@ -105,6 +117,12 @@ ADVICE: Final = {  # files that are recognized and rejected: their first bytes, 
         ".pptx or .xlsx without a password"),
     b"{\\rtf": ("an RTF document", "open it in an office suite and save it as .docx"),
 }  # fmt: skip
+
+
+def read_translations(data: bytes, name: str, found: Format, options: ReadOptions) -> Iterator[tuple[str, str]]:
+    """The sources and translations of a bilingual document."""
+    module = import_module(f"dragoman.documents.formats.{found.module}")
+    return cast(Iterator[tuple[str, str]], module.read_pairs(data, name, options))
 
 
 def find_format(name: str) -> Format:
@@ -139,7 +157,9 @@ def detect_file(path: Path) -> Format | None:
         raise DocumentError(f"cannot read {path}: {error.strerror}", code="file_unreadable") from None
 
 
-def read_document(data: bytes, name: str, format_name: str | None = None) -> Document:
+def read_document(
+    data: bytes, name: str, format_name: str | None = None, options: ReadOptions = NO_OPTIONS
+) -> Document:
     """Read a document of a given format, or of the one that it has."""
     found = detect(data, name) if format_name is None else find_format(format_name)
     if found is None:
@@ -149,4 +169,4 @@ def read_document(data: bytes, name: str, format_name: str | None = None) -> Doc
             "line, use the format 'text'",
             code="unsupported_format",
         )
-    return found.read(data, name)
+    return found.read(data, name, options)

@@ -11,13 +11,14 @@ from typing import Any, Final, Unpack
 
 from dragoman.documents.bilingual import SUFFIXES, bilingual_file
 from dragoman.documents.detect import detect_file, find_format, read_document
+from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.report import Report
 from dragoman.documents.review import review_page
-from dragoman.documents.sentences import ModelTranslator
+from dragoman.documents.segment import ReadOptions
+from dragoman.documents.sentences import ModelTranslator, model_languages
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError, DragomanError, OutputError
 from dragoman.files import MANIFEST, parse_json, sha256, write_output
-from dragoman.modeldir.info import read_info
 from dragoman.progress import Reporter
 from dragoman.search.constraints.terms import Terms
 from dragoman.translation.options import TranslationOptions
@@ -35,6 +36,8 @@ def translate_document(
     format: str | None = None,  # noqa: A002 - the name of the option on the command line
     review: str | Path | None = None,
     bilingual: str | Path | None = None,
+    memory: Sequence[str | Path] = (),
+    retranslate: bool = False,
     reporter: Reporter | None = None,
     **options: Unpack[TranslationOptions],
 ) -> Report:
@@ -45,13 +48,18 @@ def translate_document(
     segment with its translation, and says which need a look.
 
     `review` is a page to write with both texts side by side; `bilingual` is a file for CAT tools, .xlf or .tmx.
+    `memory` are translation memories, .tmx or .tsv: sentences that they have are taken from there. `retranslate`
+    replaces translations that a document has already (PO, XLIFF, TMX).
     """
     translator = model if isinstance(model, Translator) else Translator.load(model)
     source, output = Path(source), Path(output)
     check_separate(source, output)
     extras = Extras.parse(review, bilingual, [source, output])
     data = read_file(source)
-    written, report = translate_bytes(translator, data, str(source), format, reporter, extras.needs_words, **options)
+    memories = load_memory(memory, translator, options)
+    written, report = translate_bytes(
+        translator, data, str(source), format, reporter, extras.needs_words, memories, retranslate, **options
+    )
     write_output(output, written)
     extras.write(report, translator, source.name, options)
     return report
@@ -93,9 +101,8 @@ class Extras:
         if self.review is not None:
             write_output(self.review, review_page(report, name))
         if self.bilingual is not None:
-            info, to = read_info(translator.engines.directory), options.get("to")
-            target = to if isinstance(to, str) else next(iter(info.target_languages), "und")
-            content = bilingual_file(report, self.bilingual.suffix, name, translator.language, target)
+            _, target = model_languages(translator, options)
+            content = bilingual_file(report, self.bilingual.suffix, name, translator.language, target or "und")
             write_output(self.bilingual, content)
 
 
@@ -106,12 +113,20 @@ def translate_bytes(
     format_name: str | None = None,
     reporter: Reporter | None = None,
     align: bool = False,
+    memory: Memory | None = None,
+    retranslate: bool = False,
     **options: Unpack[TranslationOptions],
 ) -> tuple[bytes, Report]:
     """The translated document, and the report; with `align`, all of its words are aligned."""
-    document = read_document(data, name, format_name)
-    report = translate_segments(document.segments, ModelTranslator(translator, **options), reporter, name, align)
+    document = read_document(data, name, format_name, ReadOptions(*model_languages(translator, options), retranslate))
+    model = ModelTranslator(translator, **options)
+    report = translate_segments(document.segments, model, reporter, name, align, memory)
     return document.write([result.target for result in report.results]), report
+
+
+def load_memory(files: Sequence[str | Path], translator: Translator, options: TranslationOptions) -> Memory | None:
+    """The translation memories of a call; None if there are none."""
+    return Memory([Path(file) for file in files], *model_languages(translator, options)) if files else None
 
 
 def read_file(path: Path) -> bytes:
@@ -204,6 +219,8 @@ def translate_documents(
     *,
     format: str | None = None,  # noqa: A002
     reporter: Reporter | None = None,
+    memory: Memory | None = None,
+    retranslate: bool = False,
     **options: Unpack[TranslationOptions],
 ) -> Iterator[tuple[DocumentFile, Report | DragomanError | None]]:
     """Translate documents into a directory; yield each with its report, or None if it had been translated before.
@@ -211,7 +228,7 @@ def translate_documents(
     A document that cannot be read does not stop the others: its error is yielded. Finished documents are recorded; they
     are translated again if they, the model or the options have changed.
     """
-    settings = settings_digest(translator, format, options)
+    settings = settings_digest(translator, format, memory, retranslate, options)
     record = read_record(output)
     for document in documents:
         place = output / document.name
@@ -223,7 +240,9 @@ def translate_documents(
                 yield document, None
                 continue
             name = format or ("text" if detect_file(document.source) is None else None)
-            written, report = translate_bytes(translator, data, str(document.source), name, reporter, **options)
+            written, report = translate_bytes(
+                translator, data, str(document.source), name, reporter, False, memory, retranslate, **options
+            )
         except DocumentError as error:
             yield document, error
             continue
@@ -260,11 +279,19 @@ def write_record(output: Path, documents: dict[str, dict[str, str]]) -> None:
     write_output(output / RECORD, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def settings_digest(translator: Translator, format_name: str | None, options: TranslationOptions) -> str:
+def settings_digest(
+    translator: Translator,
+    format_name: str | None,
+    memory: Memory | None,
+    retranslate: bool,
+    options: TranslationOptions,
+) -> str:
     """A digest of everything that decides a translation besides the document: model and options."""
     engines = translator.engines
     models = [sha256(model / MANIFEST) for model in (engines.directory, *engines.others)]
     values: list[Any] = [models, engines.mean, translator.language, format_name]
+    if memory is not None or retranslate:
+        values.append(([sha256(path) for path in memory.files] if memory is not None else [], retranslate))
     for name, value in sorted(options.items()):
         shown = (sorted(value.targets.items()), value.ignore_case) if isinstance(value, Terms) else value
         values.append((name, repr(shown)))

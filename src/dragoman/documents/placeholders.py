@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from dragoman.documents.segment import Segment, Span
@@ -32,6 +33,7 @@ PLACEHOLDER: Final = re.compile(
     re.VERBOSE,
 )
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
+POSITIONAL: Final = re.compile(r"%(?!%)[^$(]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
 LETTER: Final = re.compile(r"[^\W\d_]")
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
 NUMBER_STEP: Final = 1153
@@ -74,6 +76,7 @@ class Mask:
     start: int  # in the masked text
     joins_left: bool  # whether it touches a letter, a digit or a hyphen in the source
     joins_right: bool
+    ordered: bool = False  # whether it must stay in the order of such masks
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,10 @@ class MaskedText:
     masks: tuple[Mask, ...] = ()
 
     def locate(self, translation: str) -> list[int] | None:
-        """Where each mask is in a translation; None unless each occurs once, as a word of its own."""
+        """Where each mask is in a translation; None unless each occurs once, as a word of its own.
+
+        Masks of positional placeholders, such as `%s`, must be in order too.
+        """
         found = []
         for mask in self.masks:
             places = [match.start() for match in re.finditer(rf"(?<!\d){mask.word}(?!\d)", translation)]
@@ -95,7 +101,8 @@ class MaskedText:
             if (not mask.joins_left and joins(before[::-1])) or (not mask.joins_right and joins(after)):
                 return None
             found.append(places[0])
-        return found
+        ordered = [place for mask, place in zip(self.masks, found, strict=True) if mask.ordered]
+        return found if ordered == sorted(ordered) else None
 
     def has_words(self) -> bool:
         """Whether there is a letter outside of the masks."""
@@ -114,19 +121,22 @@ def joins(neighbors: str) -> bool:
     return is_word_character(neighbors[0]) or (neighbors[0] in "-_" and any(map(is_word_character, neighbors[1:])))
 
 
-def mask_text(text: str, protected: Sequence[tuple[int, Span]]) -> MaskedText:
+def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequence[int] = ()) -> MaskedText:
     """`text` with a mask for each of these spans (with their indices), which are in order and do not overlap.
 
-    A placeholder for a number, such as `%d` or `{count}`, is masked by a number, which governs the grammar around it.
+    A placeholder for a number, such as `%d` or `{count}`, is masked by a number, which governs the grammar around it;
+    `numbers` are preferred.
     """
     masked, masks, place = "", list[Mask](), 0
     taken = mask_like(text)
     for order, (index, span) in enumerate(protected):
         masked += text[place : span.start]
         numeric = NUMERIC.fullmatch(span.name) is not None
-        word = next(word for word in mask_words(order, numeric) if word not in taken)
+        words = chain(map(str, numbers if numeric else ()), mask_words(order, numeric))
+        word = next(word for word in words if word not in taken)
+        taken = taken | {word}
         touching = joins(text[: span.start][-2:][::-1]), joins(text[span.end :][:2])
-        masks.append(Mask(word, index, len(masked), *touching))
+        masks.append(Mask(word, index, len(masked), *touching, POSITIONAL.fullmatch(span.name) is not None))
         masked += word
         place = span.end
     return MaskedText(masked + text[place:], tuple(masks))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from dragoman.documents.memory.lookup import Match
 from dragoman.documents.segment import Segment, Target
 from dragoman.translation.result import DEGENERATE
 
@@ -34,7 +35,8 @@ class SegmentResult:
     `target` is None if the original was kept: there was nothing to translate, or there was a `problem` with one of its
     sentences. If other sentences of it were translated, `target` has the source of those with a problem. `flags` are
     those of its sentences (`Translation.flags`), `unaligned` the names of tags whose words have no aligned translation.
-    `words` are aligned words, if the translation was aligned.
+    `matches` are those of its sentences in a translation memory; if all are exact, the target is `approved`. `words`
+    are aligned words, if the translation was aligned.
     """
 
     segment: Segment
@@ -45,6 +47,7 @@ class SegmentResult:
     unmet: tuple[str, ...] = ()
     unaligned: tuple[str, ...] = ()
     retried: bool = False
+    matches: tuple[Match, ...] = ()
     words: WordLinks | None = None
 
     @property
@@ -65,6 +68,11 @@ class Report:
         return sum(one.target is not None for one in self.results)
 
     @property
+    def from_memory(self) -> int:
+        """The number of segments that were taken from a translation memory."""
+        return sum(one.target is not None and one.target.approved for one in self.results)
+
+    @property
     def kept(self) -> list[SegmentResult]:
         """Segments with source text that should have been translated."""
         return [one for one in self.results if one.problem is not None]
@@ -73,6 +81,8 @@ class Report:
         """One line: how many segments were translated, and what needs review."""
         counts = Counter(problem for one in self.results if (problem := one.problem) is not None)
         parts = [f"{self.translated:,} of {len(self.results):,} segments translated"]
+        if self.from_memory:
+            parts.append(f"{self.from_memory:,} of them from the memory")
         parts += [f"{count:,} left in the source language ({PROBLEMS[problem]})" for problem, count in counts.items()]
         if others := sum(one.needs_review and one.problem is None for one in self.results):
             parts.append(f"{others:,} more to review")
@@ -83,6 +93,7 @@ class Report:
         return {
             "segments": len(self.results),
             "translated": self.translated,
+            "from_memory": self.from_memory,
             "review": [
                 {
                     "segment": number,
@@ -93,6 +104,7 @@ class Report:
                     "flags": list(one.flags),
                     "unmet": list(one.unmet),
                     "unaligned": list(one.unaligned),
+                    "matches": [asdict(match) for match in one.matches],
                 }
                 for number, one in enumerate(self.results, 1)
                 if one.needs_review

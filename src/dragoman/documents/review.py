@@ -6,6 +6,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
+from dragoman.documents.memory.lookup import Match
 from dragoman.documents.report import PROBLEMS, Report, SegmentResult
 
 
@@ -15,6 +16,13 @@ def review_page(report: Report, name: str) -> str:
     content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     template = files("dragoman.documents").joinpath("web", "review.html").read_text(encoding="utf-8")
     return template.replace('"DATA"', content)
+
+
+def describe(match: Match) -> str:
+    """A match in a translation memory."""
+    if match.score == 100:
+        return f"in the memory: {match.target}"
+    return f"{match.score:.0f} % like {match.source!r} in the memory: {match.target}"
 
 
 def entry(result: SegmentResult) -> dict[str, Any]:
@@ -30,6 +38,7 @@ def entry(result: SegmentResult) -> dict[str, Any]:
     notes += [f"no aligned words for <{tag}>" for tag in result.unaligned]
     if result.retried and result.problem is None:
         notes.append("placeholders needed a second try")
+    notes += map(describe, result.matches)
     found["notes"] = notes
     if result.words is not None:
         found["words"] = [result.words.source, result.words.target, result.words.links]

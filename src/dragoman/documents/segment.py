@@ -42,6 +42,9 @@ class Segment:
     """Text that is translated as a unit, usually a paragraph or a string, without markup.
 
     `key` says where it is, for reports: "line 3", "menu.file.open". With `translate=False` it is left as it is.
+    A `bilingual` segment has its translation beside it, in a place that is empty until it is translated: a translation
+    that equals the source is written, and one with a problem is not. `numbers` stand for numeric placeholders while the
+    segment is translated, so that a plural form gets the grammar of its numbers.
     Build segments with `SegmentBuilder`, which keeps spans nested.
     """
 
@@ -49,14 +52,29 @@ class Segment:
     spans: tuple[Span, ...] = ()
     key: str = ""
     translate: bool = True
+    bilingual: bool = False
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Target:
-    """The translation of a segment: its text, and all spans of the segment, in the same order, at their new places."""
+    """The translation of a segment: its text, and all spans of the segment, in the same order, at their new places.
+
+    `approved` translations were made or checked by people: they come from a translation memory.
+    """
 
     text: str
     spans: tuple[Span, ...] = ()
+    approved: bool = False
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a format with two languages needs to know: their codes, if known, and whether to replace translations."""
+
+    source: str = ""
+    target: str = ""
+    retranslate: bool = False
 
 
 class Document(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, Unpack
 
 from dragoman.errors import SearchError
+from dragoman.modeldir.info import read_info
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import SearchInterruptedError
 from dragoman.translation.options import TranslationOptions
@@ -60,3 +61,11 @@ class ModelTranslator:
         except (SearchError, ImportError):  # no such engine here, or constraints with sampling
             return None
         return iter(found)
+
+
+def model_languages(translator: Translator, options: TranslationOptions) -> tuple[str, str]:
+    """The codes of the source and target language, empty where the model does not say or has several."""
+    info, to = read_info(translator.engines.directory), options.get("to")
+    source = info.source_languages[0] if len(info.source_languages) == 1 else ""
+    target = info.target_languages[0] if len(info.target_languages) == 1 else ""
+    return source, to if isinstance(to, str) else target

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Final
 
 from dragoman.documents.assembly import Job, Moves, Unit, assemble
+from dragoman.documents.memory.lookup import Memory
+from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
 from dragoman.documents.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
@@ -16,6 +21,7 @@ from dragoman.progress import Reporter
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE
 
+TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
 Split = Callable[[str], list[str]]
 
 
@@ -38,12 +44,14 @@ def translate_segments(
     reporter: Reporter | None = None,
     name: str = "document",
     align: bool = False,
+    memory: Memory | None = None,
 ) -> Report:
     """Translate segments; those whose placeholders or markup do not survive keep their source, and are reported.
 
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
+    Sentences that `memory` has are taken from there.
     """
-    work = SegmentTranslation(segments, translator.split, align)
+    work = SegmentTranslation(segments, translator.split, align, memory)
     if reporter is not None:
         reporter.start_stage(name, len(work.units), "sentences")
     steps = work.steps((lambda: None) if reporter is None else reporter.advance)
@@ -68,10 +76,15 @@ def next_step(steps: Steps, found: Iterable[Translation] | None) -> SentenceRequ
 class SegmentTranslation:
     """The translation of segments, step by step; whoever runs the steps translates the sentences."""
 
-    def __init__(self, segments: Sequence[Segment], split: Split, align: bool = False) -> None:
+    def __init__(
+        self, segments: Sequence[Segment], split: Split, align: bool = False, memory: Memory | None = None
+    ) -> None:
         self.segments = segments
         self.jobs = [make_job(segment, split, align) if segment.translate else None for segment in segments]
-        self.units = [unit for job in self.jobs if job is not None for unit in job.units if unit.translate]
+        jobs = [job for job in self.jobs if job is not None]
+        if memory is not None:
+            prefill(jobs, memory)
+        self.units = [unit for job in jobs for unit in job.units if unit.translate and unit.translation is None]
 
     def steps(self, advance: Callable[[], None] = lambda: None) -> Steps:
         """Translate all sentences, retry those whose masks were lost, and assemble; `advance` counts sentences."""
@@ -130,7 +143,7 @@ def make_job(segment: Segment, split: Split, align: bool = False) -> Job:
     protected = sorted(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
     )
-    masked = mask_text(segment.text, protected)
+    masked = mask_text(segment.text, protected, segment.numbers)
     edges, points = find_markup(segment, masked)
     units, place = list[Unit](), 0
     for start, end in sentence_ranges(masked.text, split):
@@ -160,9 +173,9 @@ def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[i
 
 
 def sentence_ranges(text: str, split: Split) -> Iterator[Range]:
-    """The place of each unit; line breaks, bullets and the spaces around units are outside of them."""
+    """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
     start = 0
-    for line in text.splitlines(keepends=True):
+    for line in chain.from_iterable(map(TAB.split, text.splitlines(keepends=True))):
         bullet = BEFORE_LINE.match(line)
         if bullet is not None and (content := line[bullet.end() :].rstrip()):
             place = start + bullet.end()

@@ -8,13 +8,15 @@ attention itself says more than links do, and is kept.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from dragoman.text.word_groups import group_tokens, is_visible, spell
 
+WORD: Final = re.compile(r"\S+")
 Range = tuple[int, int]
 Links = frozenset[tuple[int, int]]
 
@@ -81,13 +83,7 @@ def part_weights(weights_TS: Any, tokens: Sequence[Range], parts: Sequence[Range
 
 def space_ranges(text: str) -> list[Range]:
     """The place of each word between spaces."""
-    ranges, place = list[Range](), 0
-    for blank, run in groupby(text, str.isspace):
-        size = sum(1 for _ in run)
-        if not blank:
-            ranges.append((place, place + size))
-        place += size
-    return ranges
+    return [found.span() for found in WORD.finditer(text)]
 
 
 def split_parts(text: str, word: Range) -> list[Range]:

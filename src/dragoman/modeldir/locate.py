@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,7 @@ from dragoman.files import MANIFEST
 from dragoman.modeldir.layout import RECIPE, TRAINING, Kind, check_same_tokens, model_kind, verify_model_cached
 from dragoman.values import describe_value, suggest, suggest_directory
 
+DATA_PACKAGE: Final = "dragoman_models"  # a namespace package: each data package adds a folder with its name
 HINT = "; give the output directory of a finished training run"
 PURPOSES: Final = {
     "forecast": ("forecasts series", "`dragoman forecast predict`, or another model"),
@@ -26,14 +29,30 @@ def is_model(directory: Path) -> bool:
     return (directory / MANIFEST).is_file() and (directory / RECIPE).is_file()
 
 
-def search_path() -> list[Path]:
-    """Return the directories that are searched for models: `$DRAGOMAN_MODELS`, then the user's data directory."""
-    listed = [Path(path) for path in os.environ.get("DRAGOMAN_MODELS", "").split(os.pathsep) if path]
-    try:
+def model_sources() -> list[tuple[str, Path]]:
+    """Return the directories that are searched for models, each with what it is, for people.
+
+    `$DRAGOMAN_MODELS` comes first, then installed data packages, `models/` of a checkout of the repository, and the
+    user's data directory.
+    """
+    found = [
+        ("$DRAGOMAN_MODELS", Path(path)) for path in os.environ.get("DRAGOMAN_MODELS", "").split(os.pathsep) if path
+    ]
+    packages = find_spec(DATA_PACKAGE)
+    locations = [] if packages is None else packages.submodule_search_locations or []
+    found += [("data package", Path(location)) for location in locations]
+    root = Path(__file__).resolve().parents[3]
+    if (root / "pyproject.toml").is_file() and (root / "models").is_dir():  # an editable install
+        found.append(("repository", root / "models"))
+    with suppress(RuntimeError):  # the user has no home directory
         data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    except RuntimeError:  # the user has no home directory
-        return listed
-    return [*listed, data / "dragoman" / "models"]
+        found.append(("user folder", data / "dragoman" / "models"))
+    return found
+
+
+def search_path() -> list[Path]:
+    """Return the directories that are searched for models."""
+    return [folder for _, folder in model_sources()]
 
 
 def model_names() -> list[str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
 from dragoman.documents.report import Report
-from dragoman.documents.segment import Document, Segment
+from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, next_step
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Constraints
@@ -94,7 +94,9 @@ class DocumentWork:
             return None  # the engine does not support lexical constraints
 
 
-def read_sent_document(data: bytes, name: str, format_name: str | None, limits: Limits) -> Document:
+def read_sent_document(
+    data: bytes, name: str, format_name: str | None, options: ReadOptions, limits: Limits
+) -> Document:
     """Read a document that a client sent; reject one that is too large when it is unpacked."""
     if data.startswith(ZIP):
         try:
@@ -106,7 +108,7 @@ def read_sent_document(data: bytes, name: str, format_name: str | None, limits: 
             message = f"the document has {unpacked:,} bytes when it is unpacked"
             limit = f"this server accepts {UNPACKED_FACTOR * limits.max_bytes:,}"
             raise RequestError(413, "too_large", f"{message}; {limit} (--max-characters); send it in parts")
-    return read_document(data, name, format_name)
+    return read_document(data, name, format_name, options)
 
 
 def document_text(segments: Iterable[Segment]) -> str:
@@ -153,9 +155,15 @@ def file_name(name: str) -> str:
     return stem[: MAX_NAME - len(suffix)] + suffix or "document"
 
 
+def document_languages(settings: BatchSettings) -> tuple[str, str]:
+    """The codes of the source and target language of a request, empty where they are not known."""
+    model = settings.model
+    if model.languages is not None:
+        return model.languages
+    return model.sources[0] if len(model.sources) == 1 else "", settings.to or ""
+
+
 def translated_name(name: str, settings: BatchSettings) -> str:
     """The name of the translated file: page.html becomes page.de.html."""
-    pair = settings.model.languages
-    language = settings.to or (pair[1] if pair is not None else "translated")
-    path = PurePath(name)
-    return f"{path.stem}.{language}{path.suffix}"
+    path, (_, language) = PurePath(name), document_languages(settings)
+    return f"{path.stem}.{language or 'translated'}{path.suffix}"

@@ -97,6 +97,10 @@ def test_an_example_is_parsed(name: str, line: str) -> None:
         command.make_context(name, words)
 
 
+XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de"><body>
+<trans-unit id="1"><source>old</source><target>alt</target></trans-unit></body></file></xliff>"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that the examples name."""
@@ -107,6 +111,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = "".join(f"{LINES[(i + shift) % 6]} {i}\n" for i in range(count))
             (place / f"{stem}.{side}").write_text(text, encoding="utf-8")
     (place / "page.html").write_text("<p>The <b>box</b> is old.</p>\n", encoding="utf-8")
+    (place / "corrected.xlf").write_text(XLIFF, encoding="utf-8")
+    (place / "de.po").write_text('msgid "box"\nmsgstr "Kiste"\n', encoding="utf-8")
     (place / "wsj_0001.mrg").write_text(TREE, encoding="utf-8")
     (place / "test.txt").write_text("The box is old .\n", encoding="utf-8")
     (place / "test.trees").write_text("(S (NP XX XX )NP (VP XX (ADJP XX )ADJP )VP XX )S\n", encoding="utf-8")

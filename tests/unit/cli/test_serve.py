@@ -39,7 +39,6 @@ def test_a_port_in_use_is_a_line(capsys: pytest.CaptureFixture[str], model: Path
     ("args", "message"),
     [
         (["{model}/nowhere"], "nowhere"),
-        ([], "missing argument 'MODEL...'"),
         (["{model}", "{model}"], "two models have the name 'numbers'"),
         (["{model}", "--host", "no such host"], "unknown host 'no such host'"),
         (["{model}", "--host", "192.0.2.1"], "--host must be an address of this machine, such as 127.0.0.1"),

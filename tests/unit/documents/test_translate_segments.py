@@ -72,3 +72,20 @@ def test_every_protected_text_is_written_once() -> None:
     (result,) = translate_segments([builder.build()], WordByWord(order=backward)).results
     assert result.target is not None
     assert render(result.target) == "{g} AND <code>f(x)</code> CALL"
+
+
+def test_only_sentences_with_markup_inside_are_aligned() -> None:
+    from dragoman.documents.segment import SegmentBuilder
+
+    builder = SegmentBuilder()
+    builder.add_text("One two. Three ")
+    builder.open_pair("<b>", name="b")
+    builder.add_text("four. Five six.")
+    builder.close_pair("</b>", "b")
+    builder.add_text(" Seven {x}.")
+    builder.add_point("<f/>")
+    translator = WordByWord(order=backward)
+    (result,) = translate_segments([builder.build()], translator).results
+    assert translator.calls == [["One two.", "Five six.", "Seven X1."], ["Three four."]]
+    assert result.target is not None
+    assert render(result.target) == "TWO. ONE <b>FOUR. THREE SIX. FIVE</b> {x}. SEVEN<f/>"

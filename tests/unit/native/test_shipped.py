@@ -141,7 +141,7 @@ def packaging() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["processor", "subword_sampling", "translate", "gemm"])
+@pytest.mark.parametrize("name", ["processor", "subword_sampling", "word_alignment", "translate", "gemm"])
 def test_every_function_that_files_share_gets_the_prefix_of_its_variant(name: str) -> None:
     """What is missed would be defined twice when variants are linked together."""
     local = r"static|ALWAYS|WITH_\w+|typedef|struct|enum|union|__attribute__\(\(constructor"

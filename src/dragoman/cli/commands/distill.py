@@ -15,7 +15,7 @@ from dragoman.search.types import Search
     name="distill",
     epilog=examples(
         "dragoman distill my-model --source more.en --out student",
-        "dragoman distill my-model --source a.en --target a.de --size tiny --out student",
+        "dragoman distill my-model --source a.en --target a.de --size tiny --out b",
     ),
 )
 @click.argument("teachers", nargs=-1, required=True, type=NAME, shell_complete=complete_model)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dragoman.serve.models.served_model import ServedModel
 
 
-@click.command(epilog=examples("dragoman serve en-de=my-model --port 8080"))
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model)
+@click.command(epilog=examples("dragoman serve en-de=my-model --port 8080", "dragoman serve"))
+@click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=complete_model)
 @click.option("--adapter", "adapters", multiple=True, metavar="[NAME=]ADAPTER",
               help="Adapter of a served model, served as a model of its own; repeatable.")  # fmt: skip
 @click.option("--languages", metavar="SOURCE-TARGET", help="Languages of the model, such as en-es.")
@@ -64,7 +64,8 @@ def command(
     access_log: bool,
     **limits: Any,
 ) -> None:
-    """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a web page.
+    """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a web page; by default all
+    installed models.
 
     A NAME such as en-de gives the languages of a model that does not record them; so does --languages, for one model.
     The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits. On
@@ -91,7 +92,7 @@ def command(
 
     server_limits = Limits(beam=beam, **limits)
     pair = None if languages is None else parse_languages(languages)
-    directories = model_directories(models)
+    directories = model_directories(models or installed_names())
     adapted = adapter_directories(adapters, directories)
     directories |= {name: adapter for name, (_, adapter) in adapted.items()}
     bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
@@ -130,3 +131,13 @@ def command(
 def log_request(method: str, path: str, status: int, seconds: float) -> None:
     """Log a request; the line contains nothing that the client wrote."""
     print_stderr(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {method} {path} {status} {1000 * seconds:.0f} ms\n")
+
+
+def installed_names() -> tuple[str, ...]:
+    """The names of all installed models, which are served if none is given."""
+    from dragoman.modeldir.installed import installed_models
+
+    names = tuple(model.name for model in installed_models())
+    if not names:
+        raise click.UsageError("no models are installed; give the models to serve, or see `dragoman models`")
+    return names

@@ -13,7 +13,14 @@ from dragoman.cli.input import check_readable, parse_path, prompt_terminal, stre
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
-from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
+from dragoman.cli.output import (
+    LineReporter,
+    flush_before_waiting,
+    open_output,
+    parse_output,
+    resolve_output,
+    should_report,
+)
 from dragoman.data.corpora.compression import check_file
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import DataError
@@ -38,6 +45,9 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
               help="Format of a document, such as html; text is line by line.  [default: by content]")  # fmt: skip
 @click.option("--review", type=NAME, help="HTML page to write with a document and its translation side by side.")
 @click.option("--bilingual", type=NAME, help="File to write with both texts for CAT tools: .xlf or .tmx.")
+@click.option("--memory", type=NAME, multiple=True,
+              help="Translation memory for documents, .tmx or .tsv; repeatable, the last one wins.")  # fmt: skip
+@click.option("--retranslate", is_flag=True, help="Replace the translations that a PO, XLIFF or TMX file has.")
 @click.option(
     "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations per line, best first."
 )
@@ -86,6 +96,8 @@ def command(
     format_name: str | None,
     review: str | None,
     bilingual: str | None,
+    memory: tuple[str, ...],
+    retranslate: bool,
     nbest: int,
     scores: bool,
     alignments: bool,
@@ -129,11 +141,13 @@ def command(
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)
+    for memory_file in map(Path, memory):
+        check_file(memory_file)
     given = [*sources, *tree_files, *constraint_files(settings)]
     if documents:
         check_document_options()
     else:
-        reject_unused(("review", "bilingual"), "they are for documents, such as .html")
+        reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
     place = None if documents else resolve_output(parse_output(output), given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     sampling_values: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -152,7 +166,9 @@ def command(
     translator = Translator.load(directory, language=language, **engine, **models)
     if documents:
         options = {"search": search, "to": to, **settings, **line_constraints.take([])[1]}
-        translate_files(translator, sources, output, format_name, progress, options, review, bilingual)
+        translate_files(
+            translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate
+        )
         return
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
     translator.parse_trees(aligner)
@@ -171,17 +187,14 @@ def command(
     options = {"search": search, "prefix": prefix, "alignment": alignments, "trees": aligner, "to": to, **settings}
     prompt_terminal(sources, "Type a sentence and press Enter; Ctrl-D ends.")
     with open_output(place) as (target, done), report:
-        for found in [sentences] if texts else stream_lines(sources):
-            found, constraints, wrong = line_constraints.take(found)
-            for translation in translator.stream(found, **options, **constraints):
-                report.count(translation)
-                line_constraints.warn(translation, report.done)
-                target.write(show.lines(translation, report.done))
-                if report.done % 64 == 0:
-                    target.flush()
-            target.flush()
-            if wrong is not None:
-                raise wrong
+        blocks = flush_before_waiting(target, [sentences] if texts else stream_lines(sources))
+        for translation in line_constraints.stream(translator, blocks, options):
+            report.count(translation)
+            line_constraints.warn(translation, report.done)
+            target.write(show.lines(translation, report.done))
+            if report.done % 64 == 0:
+                target.flush()
+        target.flush()
         if aligner is not None:
             aligner.check_finished()
         line_constraints.check_all_used()
@@ -208,6 +221,11 @@ def make_search(nbest: int, beam: int | None, sampling: Sampling | None, setting
     )
 
 
+def one_line(text: str) -> str:
+    """A text without line ends."""
+    return text.translate(LINE_ENDS) if "\n" in text or "\r" in text else text
+
+
 class Columns:
     """Format a translation as columns or JSON."""
 
@@ -220,12 +238,12 @@ class Columns:
         if self.as_json:
             return self._json(translation, number)
         if self.plain:
-            return f"{translation.text.translate(LINE_ENDS)}\n".encode()
+            return f"{one_line(translation.text)}\n".encode()
         return "".join(self._line(one, number) for one in (translation, *translation.alternatives)).encode()
 
     def _line(self, one: Any, number: int) -> str:
         cells = [str(number)] if self.numbered else []
-        cells.append(one.text.translate(LINE_ENDS).replace("\t", " "))
+        cells.append(one_line(one.text).replace("\t", " "))
         if self.scores:
             cells.append(f"{one.score:.4f}")
         if self.alignments:

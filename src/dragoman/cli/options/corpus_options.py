@@ -23,10 +23,13 @@ CORPUS_OPTIONS = [
         "--jsonl", "jsonls", type=FILE, multiple=True, help='JSON lines: one object per line, {"en": ..., "de": ...}.'
     ),
     click.option(
-        "--source-key", default="", help="Key of the source in JSON lines (such as en), or its column in TSV."
+        "--tmx", "tmxs", type=FILE, multiple=True, help="Translation memory in TMX, with the languages as keys."
     ),
     click.option(
-        "--target-key", default="", help="Key of the target in JSON lines (such as de), or its column in TSV."
+        "--source-key", default="", help="Key of the source in JSON lines or TMX (such as en), or its column in TSV."
+    ),
+    click.option(
+        "--target-key", default="", help="Key of the target in JSON lines or TMX (such as de), or its column in TSV."
     ),
     click.option(
         "--source-trees", "trees", type=FILE, multiple=True, help="Dependency trees of the sources, in CoNLL-U."
@@ -67,6 +70,9 @@ CORPUS_OPTIONS = [
         help="Validation pairs, like --jsonl, with the same keys.",
     ),
     click.option(
+        "--valid-tmx", "valid_tmxs", type=FILE, multiple=True, help="Validation pairs, like --tmx, with the same keys."
+    ),
+    click.option(
         "--valid-to",
         "valid_languages",
         multiple=True,
@@ -98,9 +104,9 @@ def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 PARAMETERS = (
-    *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key", "trees", "alignments"),
+    *("sources", "targets", "tsvs", "jsonls", "tmxs", "source_key", "target_key", "trees", "alignments"),
     *("weights", "languages", "to_key", "valid_sources", "valid_targets", "valid_trees", "valid_tsvs", "valid_jsonls"),
-    "valid_languages",
+    *("valid_tmxs", "valid_languages"),
 )
 
 
@@ -109,6 +115,7 @@ def parse_corpora(
     targets: tuple[Path, ...],
     tsvs: tuple[Path, ...],
     jsonls: tuple[Path, ...],
+    tmxs: tuple[Path, ...],
     source_key: str,
     target_key: str,
     trees: tuple[Path, ...],
@@ -121,14 +128,16 @@ def parse_corpora(
     valid_trees: Path | None,
     valid_tsvs: tuple[Path, ...],
     valid_jsonls: tuple[Path, ...],
+    valid_tmxs: tuple[Path, ...],
     valid_languages: tuple[str, ...],
 ) -> CorpusArguments:
     """The corpora in order, with their weights, trees and languages."""
 
-    def both_sides(path: Path, form: Literal["tsv", "jsonl"]) -> Corpus:
+    def both_sides(path: Path, form: Literal["tsv", "jsonl", "tmx"]) -> Corpus:
         return Corpus(path, form=form, source_key=source_key, target_key=target_key, to_key=to_key)
 
     single_files = [both_sides(path, "tsv") for path in tsvs] + [both_sides(path, "jsonl") for path in jsonls]
+    single_files += [both_sides(path, "tmx") for path in tmxs]
     corpora = all_corpora(sources, targets, single_files)
     corpora = assign_languages(corpora, languages, "--to")
     if weights and len(weights) != len(corpora):
@@ -157,6 +166,7 @@ def parse_corpora(
     valid = plain_corpora(valid_sources, valid_targets, "validation ")
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
     valid += [both_sides(path, "jsonl") for path in valid_jsonls]
+    valid += [both_sides(path, "tmx") for path in valid_tmxs]
     valid = assign_languages(valid, valid_languages, "--valid-to")
     if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
         raise DataError(
@@ -167,7 +177,7 @@ def parse_corpora(
     if valid_trees is not None and len(valid) != 1:
         raise DataError(
             f"--valid-source-trees {valid_trees} needs one validation set, but there are {len(valid)}; give one "
-            "--valid-source, --valid-tsv or --valid-jsonl",
+            "--valid-source, --valid-tsv, --valid-jsonl or --valid-tmx",
             code="count_mismatch",
         )
     if to_key and all(corpus.target is not None for corpus in (*corpora, *valid)):
@@ -177,8 +187,8 @@ def parse_corpora(
         )
     if (source_key or target_key) and all(corpus.target is not None for corpus in (*corpora, *valid)):
         raise DataError(
-            "--source-key and --target-key have no effect: they are for TSV and JSON lines, but there are only plain "
-            "files",
+            "--source-key and --target-key have no effect: they are for TSV, JSON lines and TMX, but there are only "
+            "plain files",
             code="unused_option",
         )
     return CorpusArguments(

@@ -18,6 +18,7 @@ from dragoman.values import close_matches, plural
 OpenFile = Callable[[Path], IO[bytes]]  # opens a file, possibly hashing it while it is read
 
 BLOCK_BYTES = 1 << 20
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 COMPRESSIONS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 OTHER_FORMATS = {
@@ -33,14 +34,15 @@ def open_binary(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes]:
-    """The bytes of a file, decompressed if its first bytes show that it is compressed."""
+def read_blocks(path: Path, open_file: OpenFile = open_binary, utf16: bool = False) -> Iterator[bytes]:
+    """The bytes of a file, decompressed if its first bytes show that it is compressed; UTF-16 only with `utf16`."""
     check_file(path)
     with open_file(path) as raw:
         start = raw.read(8)
         raw.seek(0)
         compression = next((name for magic, name in COMPRESSIONS.items() if start.startswith(magic)), "")
-        check_text_format(path, start)
+        if not (utf16 and start.startswith(UTF16)):
+            check_text_format(path, start)
         if start and path.suffix in COMPRESSIONS.values() and path.suffix != compression:
             raise DataError(
                 f"{path} has the suffix {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "

@@ -11,15 +11,16 @@ from dragoman.errors import DataError
 from dragoman.text.token_table import is_language_code
 from dragoman.values import MAX_WEIGHT, MIN_WEIGHT, plural
 
-Form = Literal["plain", "tsv", "jsonl"]
+Form = Literal["plain", "tsv", "jsonl", "tmx"]
 
 
 @dataclass(frozen=True)
 class Corpus:
     """One set of sentence pairs on disk, and the number of passes over it per epoch.
 
-    Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. Keys are the names
-    of the languages in JSON lines, and column numbers from 1 in TSV (without keys, a line has exactly two columns).
+    Plain files hold one side each; in TSV, JSON lines and TMX `source` holds both and `target` is None. Keys are the
+    names of the languages in JSON lines and TMX, and column numbers from 1 in TSV (without keys, a line has exactly two
+    columns).
     `source_trees` is a CoNLL-U file with the tree of each non-empty source sentence. `alignment` is a file with the
     word alignment of each pair, such as 0-0 1-2, for guided alignment. For a model with several target languages,
     `to` is the language of all pairs, or `to_key` the key or column with the language of each pair.
@@ -56,12 +57,14 @@ class Corpus:
             raise self._error(f"weight must be a number; got {self.weight!r}", code="wrong_type")
         if (self.target is None) == (self.form == "plain"):
             raise self._error(
-                f"plain text needs a target file for each source; TSV and JSON lines have both sides "
+                f"plain text needs a target file for each source; TSV, JSON lines and TMX have both sides "
                 f"in one file; got form={self.form!r} with target={self.target}",
                 code="missing_option",
             )
         if self.form == "jsonl" and not (self.source_key and self.target_key):
             raise self._error("JSON lines need a source key and a target key, such as en and de", code="missing_key")
+        if self.form == "tmx" and not (self.source_key and self.target_key):
+            raise self._error("TMX needs a source key and a target key, such as en and de", code="missing_key")
         if self.form != "plain" and self.source_key == self.target_key != "":
             raise self._error(
                 f"source and target have the same key {self.source_key!r}; give two", code="duplicate_key"
@@ -90,9 +93,9 @@ class Corpus:
                 f"to={self.to!r} is not a language code; use letters, digits and hyphens, such as 'de' or 'zh-Hans'",
                 code="invalid_language_code",
             )
-        if self.to_key and self.form == "plain":
+        if self.to_key and self.form in ("plain", "tmx"):
             raise self._error(
-                f"plain text has no key {self.to_key!r}; give `to`, the language of all its pairs",
+                f"{self.form} files have no key {self.to_key!r}; give `to`, the language of all their pairs",
                 code="conflicting_options",
             )
         if self.to and self.to_key:
@@ -151,7 +154,7 @@ def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequen
     """Plain files as corpora, followed by the other corpora; raise if there are none."""
     found = [*plain_corpora(sources, targets), *others]
     if not found:
-        raise DataError("no sentence pairs were given; give source and target files, TSV or JSON lines", code="no_data")
+        raise DataError("no sentence pairs; give source and target files, TSV, JSON lines or TMX", code="no_data")
     return found
 
 

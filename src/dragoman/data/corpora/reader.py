@@ -1,4 +1,4 @@
-"""Read sentence pairs: plain parallel files, TSV and JSON lines, optionally compressed as .gz, .xz or .zst.
+"""Read sentence pairs: plain parallel files, TSV, JSON lines and TMX, optionally compressed as .gz, .xz or .zst.
 
 A line ends only at `\\n`, so U+2028 and the like stay inside their sentence; a `\\r` before it is dropped. Unreadable
 lines are never skipped, because a corpus that is off by one line ruins the model: a DataError names the file and line.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.data.corpora.compression import OpenFile, open_binary, read_blocks
 from dragoman.data.corpora.corpus import Corpus
+from dragoman.data.corpora.tmx import read_tmx
 from dragoman.errors import DataError
 from dragoman.values import plural, render_value
 
@@ -38,6 +39,12 @@ def read_pairs_with_languages(
     """`read_pairs` with the target language of each pair; empty for a blank line, or if the corpus names none."""
     if corpus.target is not None:
         for sources, targets in read_parallel(corpus.source, corpus.target, size, open_file):
+            yield sources, targets, [corpus.to] * len(sources)
+        return
+    if corpus.form == "tmx":
+        pairs = read_tmx(corpus.source, corpus.source_key, corpus.target_key, open_file)
+        while chunk_of_pairs := list(islice(pairs, size)):
+            sources, targets = (list(side) for side in zip(*chunk_of_pairs, strict=True))
             yield sources, targets, [corpus.to] * len(sources)
         return
     parse = parse_tsv_line if corpus.form == "tsv" else parse_json_line
@@ -165,10 +172,13 @@ def read_line_blocks(
 def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
     """The lines in blocks of bytes, yielded as each block arrives; `path` is for messages.
 
-    All lines before an unreadable one are yielded before the error.
+    All lines before an unreadable one are yielded before the error. An empty block is passed on as an empty list.
     """
     number, rest = 0, b""
     for block in blocks:
+        if not block:
+            yield []
+            continue
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block

@@ -17,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from dragoman.documents.detect import FORMATS
 from dragoman.documents.report import Report
 from dragoman.documents.review import entry
-from dragoman.documents.segment import Document
+from dragoman.documents.segment import Document, ReadOptions
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import POST_ERRORS, SearchSettings
-from dragoman.serve.documents import DocumentWork, file_name, read_sent_document, translated_name
+from dragoman.serve.documents import DocumentWork, document_languages, file_name, read_sent_document, translated_name
 from dragoman.serve.errors import to_request_error
 from dragoman.serve.http.middleware import log_error
 from dragoman.serve.http.replies import JSON, to_json
@@ -47,6 +47,7 @@ class DocumentQuery(BaseModel):
     model: str | None = Field(None, description="Name of a model in /v1/models; the first by default.")
     to: str | None = Field(None, description="Target language, for a model with several.")
     beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="Beam size, up to max_beam in /v1/models.")
+    retranslate: bool = Field(False, description="Replace translations that a PO, XLIFF or TMX file has already.")
     report: Literal["header", "json", "review"] = Field(
         "header",
         description="header: reply with the file, and with counts in the header Dragoman-Report. json: reply with JSON "
@@ -68,6 +69,7 @@ class ReviewSegment(BaseModel):
     flags: list[str]
     unmet: list[str] = Field(description="Required phrases that are missing.")
     unaligned: list[str] = Field(description="Tags whose words have no aligned translation.")
+    matches: list[dict[str, Any]] = Field(description="Matches in a translation memory; servers have none.")
 
 
 class DocumentReport(BaseModel):
@@ -75,6 +77,7 @@ class DocumentReport(BaseModel):
 
     segments: int
     translated: int
+    from_memory: int = Field(description="Segments from a translation memory; servers have none.")
     review: list[ReviewSegment]
 
 
@@ -131,7 +134,8 @@ def document_router(service: Service) -> APIRouter:
             SearchSettings.model_validate(query.model_dump(include={"model", "to", "beam"}))
         )
         name = file_name(query.name or sent_name(request))
-        document = await offload(read_sent_document, await request.body(), name, query.format, service.limits)
+        options = ReadOptions(*document_languages(settings), query.retranslate)
+        document = await offload(read_sent_document, await request.body(), name, query.format, options, service.limits)
         work = await offload(DocumentWork.plan, service, document.segments, settings, query.report == "review")
         result = translated_name(name, settings)
         if query.progress:

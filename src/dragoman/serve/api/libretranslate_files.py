@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dragoman.documents.segment import ReadOptions
 from dragoman.serve.api.documents import BINARY, FILE, file_reply, write_document
 from dragoman.serve.api.libretranslate import batch_settings, models_for_request
 from dragoman.serve.api.routes import caller
@@ -67,7 +68,8 @@ def libretranslate_file_router(service: Service) -> APIRouter:
         file, form = await read_file_form(request)
         check_token_field(request, form.api_key)
         name = file_name(file.name)
-        document = await offload(read_sent_document, file.content, name, None, service.limits)
+        options = ReadOptions("" if form.source == AUTO else form.source, form.target)
+        document = await offload(read_sent_document, file.content, name, None, options, service.limits)
         text = document_text(document.segments)[:DETECTION_CHARACTERS]
         (choice,) = await models_for_request(service, form.source, form.target, [text])
         settings = batch_settings(service, choice.model, choice.to, 0)

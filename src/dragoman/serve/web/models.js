@@ -36,6 +36,11 @@ async function loadModels() {
 }
 const setModel = choice => { current.model = choice.name; current.to = choice.to; };
 const currentModel = () => current.choices.find(one => one.name === current.model && one.to === current.to);
+/* The choice that translates in the other direction, if there is one. */
+function reverseChoice() {
+  const { source, target } = currentModel();
+  return source && target && current.choices.find(one => one.source === target && one.target === source);
+}
 const hasAttention = () => currentModel().attention;
 
 /* Show the chosen model, and the detected languages if there are any. */
@@ -46,6 +51,7 @@ function showModel(detected = false) {
   byId("engine").textContent = model.engine;
   byId("source-name").textContent = detected ? `${strings.source} · ${strings.detected(languageName(model.source))}` : strings.source;
   byId("target-name").textContent = detected && model.target ? `${strings.target} · ${languageName(model.target)}` : strings.target;
+  byId("swap").hidden = !reverseChoice();
   source.lang = model.source || "";
   target.lang = model.target || "";
   showCount();
@@ -69,5 +75,18 @@ byId("model").addEventListener("change", event => {
   storage.set("model", event.target.value);
   showModel();
   current.line = null;
+  scheduleTranslation(0);
+});
+
+/* Swap the languages, and continue with the translation as the text. */
+byId("swap").addEventListener("click", () => {
+  setModel(reverseChoice());
+  current.detect = false;
+  byId("model").value = modelKey(current.model, current.to);
+  storage.set("model", byId("model").value);
+  if (current.lines.length) source.value = current.lines.join("\n");
+  current.line = null;
+  drawHighlights();
+  showModel();
   scheduleTranslation(0);
 });

@@ -3,7 +3,7 @@
 const STRINGS = {
   en: {
     model: "Model", pair: (from, to) => `${from} to ${to}`, into: to => `to ${to}`, detect: "Detect language", detected: name => `${name} detected`,
-    theme: "Switch between dark and light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
+    theme: "Switch between dark and light", swap: "Swap languages", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
     open: "Translate a file", back: "Back to text", download: name => `Download ${name}`, onlyReview: "Only segments to review", segment: "Segment", more: "Show more",
     sentences: (n, all) => `${n} of ${all} sentences`, lost: "The server cannot be reached, or the connection was lost. Try again.",
     summary: (n, all, review) => `${n} of ${all} segments translated, ${review} to review`,
@@ -25,7 +25,7 @@ const STRINGS = {
   },
   zh: {
     model: "模型", pair: (from, to) => `${from} → ${to}`, into: to => `→ ${to}`, detect: "检测语言", detected: name => `检测到${name}`,
-    theme: "切换深色和浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
+    theme: "切换深色和浅色", swap: "交换语言", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
     open: "翻译文件", back: "返回文字", download: name => `下载 ${name}`, onlyReview: "只看需要检查的段落", segment: "段落", more: "显示更多",
     sentences: (n, all) => `第 ${n} 句，共 ${all} 句`, lost: "连接不上服务器，或连接中断。请重试。",
     summary: (n, all, review) => `共 ${all} 段，已翻译 ${n} 段，${review} 段需要检查`,

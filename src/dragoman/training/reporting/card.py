@@ -24,13 +24,13 @@ MEASURED_LINES: Final = 20_000  # lines whose sentences are counted
 
 
 def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
-    """The file names, or keys of JSON lines, that indicate the source and target languages of prepared data.
+    """The file names, or keys of JSON lines and TMX, that indicate the source and target languages of prepared data.
 
     With one target language, those of the first corpus; with several, all sources and the codes of the targets.
     """
     corpora = prepared.manifest["inputs"]["corpora"]
     if targets := prepared.tokenizers[0].targets:
-        names = (c["source_key"] if c["form"] == "jsonl" else c["files"][0]["name"] for c in corpora)
+        names = (c["source_key"] if c["form"] in ("jsonl", "tmx") else c["files"][0]["name"] for c in corpora)
         return list(dict.fromkeys(names)), list(targets)
     first = corpora[0]
     if first["form"] == "plain":

@@ -14,7 +14,10 @@ import pytest
 from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
+from dragoman.documents.detect import read_document
 from dragoman.documents.files import translate_bytes
+from dragoman.documents.segment import ReadOptions
+from dragoman.documents.translate import translate_segments
 from dragoman.serve.documents import cut_text, file_name, translated_name
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
@@ -23,7 +26,7 @@ from dragoman.serve.service import Service
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 from serving import WHOLE_LINES
-from word_by_word import Aligned
+from word_by_word import Aligned, WordByWord, backward
 
 OFFICE = Path(__file__).parents[3] / "fixtures" / "documents" / "office"
 PAGE = "<h1>one two</h1>\n<p>one <b>two</b> three</p>"
@@ -64,12 +67,22 @@ def test_reports_as_json(documents: TestClient) -> None:
     answer = documents.post("/v1/documents?report=json&name=a.html", content=PAGE.encode()).json()
     assert b64decode(answer["document"]).decode() == BACKWARD
     assert (answer["name"], answer["model"]) == ("a.de.html", "en-de")
-    assert answer["report"] == {"segments": 2, "translated": 2, "review": []}
+    assert answer["report"] == {"segments": 2, "translated": 2, "from_memory": 0, "review": []}
     assert "segments" not in answer
     answer = documents.post("/v1/documents?report=review&name=a.html", content=PAGE.encode()).json()
     first, _ = answer["segments"]
     assert (first["source"], first["target"], first["review"], first["notes"]) == ("one two", "TWO ONE", False, [])
     assert first["words"] == [[[0, 3], [4, 7]], [[0, 3], [4, 7]], [[0, 1], [1, 0]]]
+
+
+def test_files_with_two_languages_know_the_target(documents: TestClient) -> None:
+    catalog = b'msgid ""\nmsgstr ""\n\nmsgid "one two"\nmsgstr ""\n\nmsgid "three"\nmsgstr "drei"\n'
+    answer = documents.post("/v1/documents?name=a.po", content=catalog)
+    document = read_document(catalog, "a.po", None, ReadOptions("en", "de"))
+    report = translate_segments(document.segments, WordByWord(order=backward))
+    assert answer.content == document.write([result.target for result in report.results])
+    assert 'msgstr "TWO ONE"' in answer.text and 'msgstr "drei"' in answer.text
+    assert 'msgstr "THREE"' in documents.post("/v1/documents?name=a.po&retranslate=true", content=catalog).text
 
 
 def test_progress_is_sent_in_lines() -> None:
@@ -195,7 +208,7 @@ def test_the_deadline(params: dict[str, str]) -> None:
 def test_the_description_is_true(documents: TestClient) -> None:
     operation = documents.get("/openapi.json").json()["paths"]["/v1/documents"]["post"]
     assert {one["name"] for one in operation["parameters"]} == {
-        *("name", "format", "model", "to", "beam", "report", "progress")
+        *("name", "format", "model", "to", "beam", "retranslate", "report", "progress")
     }
     assert set(operation["requestBody"]["content"]) == {"application/octet-stream"}
     reply = operation["responses"]["200"]

@@ -1,0 +1,1 @@
+"""Translation memories: look translations up, use them, and add to them."""

@@ -1,0 +1,126 @@
+"""Add corrected translations to a translation memory."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from dragoman.documents.detect import detect, read_translations
+from dragoman.documents.localization.xml_tree import DECLARED
+from dragoman.documents.markup import escape_attribute, escape_text
+from dragoman.documents.memory.lookup import Match, Memory, is_tmx, normalize
+from dragoman.documents.segment import ReadOptions
+from dragoman.errors import DocumentError, OutputError
+from dragoman.files import sync, write_output
+
+TAIL_BYTES: Final = 1 << 16  # the end of a memory, where </body> is
+HEAD: Final = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n<header creationtool="dragoman" '
+    'creationtoolversion="1" segtype="sentence" o-tmf="dragoman" adminlang="en" srclang="{}" datatype="plaintext"/>\n'
+    "<body>\n{}</body>\n</tmx>\n"
+)
+
+
+def remember(memory: Path, files: Sequence[Path], source: str, target: str) -> int:
+    """Add the translations of bilingual files (XLIFF, TMX, PO) to a memory; return the number of new ones.
+
+    The memory is TMX or TSV, and is created if it does not exist. Nothing in it is changed: a sentence that it has with
+    another translation is added again, and the last one counts.
+    """
+    if memory.suffix.lower() not in (".tmx", ".tsv"):
+        raise OutputError(f"{memory} must be a .tmx or a .tsv file", code="unsupported_format")
+    pairs: dict[str, tuple[str, str]] = {}
+    for path in files:
+        for one, other in read_pairs_of(path, source, target):
+            pairs[normalize(one)] = (one, other)
+    known: dict[str, Match] = {}
+    if memory.exists() and memory.stat().st_size:
+        known = Memory([memory], source, target).match([one for one, _ in pairs.values()], fuzzy=False)
+    new = [
+        (one, other)
+        for one, other in pairs.values()
+        if one not in known or normalize(known[one].target) != normalize(other)
+    ]
+    if new or not memory.exists():
+        append(memory, new, source, target)
+    return len(new)
+
+
+def read_pairs_of(path: Path, source: str, target: str) -> Sequence[tuple[str, str]]:
+    """The pairs of a bilingual file, whose languages must be these."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}: {error.strerror}", code="file_unreadable") from None
+    found = detect(data, str(path))
+    if found is None or not found.bilingual:
+        raise DocumentError(
+            f"{path} has no translations; give files with both languages: XLIFF, TMX or PO", code="unsupported_format"
+        )
+    return list(read_translations(data, str(path), found, ReadOptions(source, target)))
+
+
+def append(memory: Path, pairs: Sequence[tuple[str, str]], source: str, target: str) -> None:
+    """Add pairs at the end of a memory, which appears complete or not at all."""
+    if not is_tmx(memory):
+        lines = "".join(f"{' '.join(one.split())}\t{' '.join(other.split())}\n" for one, other in pairs)
+        extend(memory, memory.stat().st_size if memory.exists() else 0, lines.encode())
+        return
+    units = "".join(tmx_unit(one, other, source, target) for one, other in pairs)
+    if not memory.exists():
+        write_output(memory, HEAD.format(escape_attribute(source), units))
+        return
+    encoding = tmx_encoding(memory)
+    end = "</body>".encode(encoding)
+    size = memory.stat().st_size
+    with memory.open("rb") as file:
+        file.seek(max(0, size - TAIL_BYTES))
+        tail = file.read()
+    place = tail.rfind(end)
+    if place < 0:
+        raise DocumentError(f"{memory} does not end with </body></tmx>", code="damaged_document")
+    extend(memory, size - len(tail) + place, units.encode(encoding, "xmlcharrefreplace") + tail[place:])
+
+
+def extend(path: Path, size: int, content: bytes) -> None:
+    """Write the first `size` bytes of a file and new content, beside it first; a large file is copied in blocks."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            shutil.copyfile(path, temporary)
+        with temporary.open("r+b" if path.exists() else "wb") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another file") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def tmx_encoding(path: Path) -> str:
+    """The encoding of a TMX file, without a byte order mark."""
+    with path.open("rb") as file:
+        start = file.read(200)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16-le" if start.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
+    declared = DECLARED.search(start)
+    return declared[1].decode("ascii") if declared else "utf-8"
+
+
+def tmx_unit(one: str, other: str, source: str, target: str) -> str:
+    """A unit of TMX."""
+    texts = ((source, one), (target, other))
+    variants = "".join(
+        f'<tuv xml:lang="{escape_attribute(code)}"><seg>{escape_text(text)}</seg></tuv>' for code, text in texts
+    )
+    return f"<tu>{variants}</tu>\n"

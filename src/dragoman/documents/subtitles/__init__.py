@@ -1,0 +1,1 @@
+"""Subtitles: cues, the sentences that run over them, and how translations are divided over them."""

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from lxml import etree
+from tests.raising import raises
+from tests.word_by_word import WordByWord, backward
+
+from dragoman.documents.detect import detect, read_document
+from dragoman.documents.formats import xliff
+from dragoman.documents.segment import ReadOptions, Target
+from dragoman.documents.translate import translate_segments
+from dragoman.errors import DocumentError
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "localization"
+FILES = sorted(path.name for path in [*FIXTURES.glob("*.xlf"), *FIXTURES.glob("*.xliff")])
+ADDED = ("state", "state-qualifier", "target-language", "trgLang", "approved")
+
+
+def translate(data: bytes, translator: WordByWord, options: ReadOptions | None = None) -> bytes:
+    document = xliff.read(data, "x.xlf", options or ReadOptions())
+    report = translate_segments(document.segments, translator)
+    assert [one.problem for one in report.kept] == ["placeholder_lost"] * len(report.kept)
+    return document.write([result.target for result in report.results])
+
+
+def without_targets(data: bytes) -> list[tuple[object, ...]]:
+    """What a parser sees, except targets and what translating adds to the attributes."""
+    root = etree.fromstring(data)
+    for target in root.xpath("//*[local-name()='target'][not(ancestor::*[local-name()='alt-trans'])]"):
+        previous = target.getprevious()
+        previous.tail = (previous.tail or "").rstrip() + (target.tail or "")
+        target.getparent().remove(target)
+    return [
+        (one.tag, {name: value for name, value in one.attrib.items() if name not in ADDED}, (one.text or "").strip(),
+         (one.tail or "").strip())
+        for one in root.iter()
+    ]  # fmt: skip
+
+
+def target_of(data: bytes, unit: str) -> str:
+    (found,) = etree.fromstring(data).xpath(f"//*[@id='{unit}']//*[local-name()='target']")
+    return etree.tostring(found, encoding="unicode").split(">", 1)[1].rsplit("<", 1)[0].replace(
+        ' xmlns="urn:oasis:names:tc:xliff:document:2.0"', "")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_without_targets_is_the_same_bytes(name: str) -> None:
+    data = (FIXTURES / name).read_bytes()
+    found = detect(data, "unknown")
+    assert found is not None and found.name == "xliff"
+    document = read_document(data, name, options=ReadOptions("en", ""))
+    assert document.segments
+    assert document.write([None] * len(document.segments)) == data
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("order", ["forward", "backward"])
+def test_only_targets_change(name: str, order: str) -> None:
+    data = (FIXTURES / name).read_bytes()
+    written = translate(data, WordByWord(order=backward) if order == "backward" else WordByWord())
+    assert without_targets(written) == without_targets(data)
+    left = xliff.read(written, name, ReadOptions()).segments
+    positional = order == "backward" and name == "xcode.xliff"  # %@ and %lld would change places
+    assert [one.text for one in left] == (["%@ has %lld plants"] if positional else [])
+
+
+def test_inline_elements_move_with_the_words() -> None:
+    back = WordByWord(order=backward)
+    data = (FIXTURES / "weblate.xlf").read_bytes()
+    assert b'<g id="g2" ctype="italic">SECOND</g> EVERY</g> WATER<' in translate(data, back)
+    assert '<pc id="1" dataRefStart="d1" dataRefEnd="d2">CLOSE</pc> PLEASE' in target_of(
+        translate((FIXTURES / "xliff20.xlf").read_bytes(), back), "s1"
+    )
+    angular = translate((FIXTURES / "angular.xlf").read_bytes(), back).decode()
+    assert (
+        '<x id="START_BOLD_TEXT" ctype="x-b" equiv-text="&lt;b&gt;"/>GARDEN<x id="CLOSE_BOLD_TEXT" ctype="x-b" '
+        'equiv-text="&lt;/b&gt;"/>! OUR TO WELCOME <x id="INTERPOLATION" equiv-text="{{ name }}"/>, HELLO</target>'
+    ) in angular
+
+
+def test_segments_of_a_unit_stay_segments() -> None:
+    written = translate((FIXTURES / "okapi_segmented.xlf").read_bytes(), WordByWord()).decode()
+    assert (
+        '<target xml:lang="fr" state="needs-review-translation" state-qualifier="leveraged-mt">'
+        '<mrk mid="0" mtype="seg">THE OLD GATE WAS GREEN.</mrk> <mrk mid="1" mtype="seg"><bpt id="1">&lt;run1&gt;</bpt>'
+        'NOBODY<ept id="1">&lt;/run1&gt;</ept> REMEMBERED WHY<it id="2" pos="open">[2]</it>.</mrk></target>'
+    ) in written
+    assert '<bx id="1"/>KEEP <mrk mtype="protected">GARDEN_HOME</mrk> AS IT IS<ex id="1"/>.</target>' in written
+
+
+def test_translations_are_kept_unless_asked() -> None:
+    data = (FIXTURES / "weblate.xlf").read_bytes()
+    written = translate(data, WordByWord()).decode()
+    assert '<target state="final">Lilie je bílá.</target>' in written
+    assert "THE ROSE IS RED.</target>" in written  # its state was needs-translation
+    again = translate(data, WordByWord(), ReadOptions(retranslate=True)).decode()
+    assert "THE LILY IS WHITE.</target>" in again and 'approved="yes"' not in again
+
+
+def test_states_and_languages() -> None:
+    first = (FIXTURES / "angular.xlf").read_bytes()
+    assert b'original="ng2.template" target-language="de">' in translate(first, WordByWord(), ReadOptions("en", "de"))
+    second = (FIXTURES / "xliff20.xlf").read_bytes()
+    written = translate(second, WordByWord(), ReadOptions("en", "de"))
+    assert etree.fromstring(written).get("trgLang") == "de"
+    assert b'<segment id="s2" state="translated">' in written
+    document = xliff.read(first, "x.xlf", ReadOptions())
+    memory = document.write([Target("Hallo", document.segments[0].spans, approved=True), None])
+    assert b'<target state="translated" state-qualifier="exact-match">' in memory
+    with raises(DocumentError, "language_mismatch", "fr"):
+        translate((FIXTURES / "okapi_segmented.xlf").read_bytes(), WordByWord(), ReadOptions("en", "de"))
+    with raises(DocumentError, "language_mismatch", "en"):
+        translate(first, WordByWord(), ReadOptions("de", "en"))
+
+
+def test_pairs_are_the_translated_units() -> None:
+    def pairs(data: bytes) -> list[tuple[str, str]]:
+        return list(xliff.read_pairs(data, "x", ReadOptions()))
+
+    assert pairs((FIXTURES / "weblate.xlf").read_bytes()) == [("The lily is white.", "Lilie je bílá.")]
+    assert pairs((FIXTURES / "xliff20.xlf").read_bytes()) == [("Finished.", "Fertig.")]
+    written = translate((FIXTURES / "okapi_segmented.xlf").read_bytes(), WordByWord())
+    assert pairs(written)[:2] == [
+        ("The old gate was green.", "THE OLD GATE WAS GREEN."), ("Nobody remembered why.", "NOBODY REMEMBERED WHY."),
+    ]  # fmt: skip
+
+
+def test_hostile_files() -> None:
+    bomb = b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><xliff version="1.2"><file>&b;</file></xliff>'
+    with raises(DocumentError, "unsafe_document", "entities"):
+        xliff.read(bomb, "x.xlf", ReadOptions())
+    deep = b"<g>" * 200 + b"a" + b"</g>" * 200
+    data = b'<xliff version="1.2"><file><body><trans-unit id="1"><source>%s</source></trans-unit></body></file></xliff>'
+    document = xliff.read(data % deep, "x.xlf", ReadOptions())
+    assert not document.segments[0].translate
+
+
+@pytest.mark.parametrize("name", ["okapi_segmented.xlf", "xliff20.xlf", "angular.xlf"])
+def test_damaged_files_give_an_error_or_a_well_formed_document(name: str) -> None:
+    generator = random.Random(7)
+    whole = (FIXTURES / name).read_text(encoding="utf-8")
+    marks = [
+        "<x/>",
+        "</g>",
+        "<g>",
+        "&amp;",
+        "<bx id='1'/>",
+        "<ex id='1'/>",
+        "<mrk>a</mrk>",
+        "",
+        "<source>",
+        "<ph/>",
+        "é",
+    ]
+    for _ in range(60):
+        text = whole
+        for _ in range(generator.randint(1, 5)):
+            place = generator.randrange(60, len(text))
+            place = text.find(">", place) + 1 if generator.random() < 0.5 else place
+            text = text[:place] + generator.choice(marks) + text[place + generator.randint(0, 3) :]
+        try:
+            document = xliff.read(text.encode(), name, ReadOptions())
+        except DocumentError as error:
+            assert error.code == "damaged_document"
+            continue
+        assert document.write([None] * len(document.segments)) == text.encode()
+        report = translate_segments(document.segments, WordByWord(order=backward))
+        etree.fromstring(document.write([result.target for result in report.results]))
