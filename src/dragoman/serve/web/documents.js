@@ -149,7 +149,9 @@ byId("file").addEventListener("change", event => {
   event.target.value = ""; // so that the same file can be chosen again
 });
 byId("document-close").addEventListener("click", () => { closeDocument(); byId("open").focus(); });
-byId("model").addEventListener("change", () => { if (opened.file) openDocument(opened.file); });
+const translateAgain = () => { if (opened.file) openDocument(opened.file); };
+byId("model").addEventListener("change", translateAgain);
+byId("swap").addEventListener("click", translateAgain);
 byId("more").addEventListener("click", addSegments);
 byId("only-review").addEventListener("change", showSegments);
 for (const event of ["pointerover", "click"]) byId("review").addEventListener(event, ({ target: node }) => highlightWord(node.closest(".word")));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import zipfile
@@ -11,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_translator import FakeTranslator, client_of, fake_service
+from fake_translator import FakeTranslator, client_of, fake_model, fake_service
 from starlette.testclient import TestClient
 
 from dragoman.documents.detect import read_document
 from dragoman.documents.files import translate_bytes
-from dragoman.documents.segment import ReadOptions
+from dragoman.documents.segment import ReadOptions, Segment
 from dragoman.documents.translate import translate_segments
-from dragoman.serve.documents import cut_text, file_name, translated_name
+from dragoman.serve.api.documents import progress_lines
+from dragoman.serve.documents import DocumentWork, cut_text, file_name, translated_name
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.scheduling.queue import BatchSettings
@@ -96,6 +98,18 @@ def test_progress_is_sent_in_lines() -> None:
             fake.go.set()
             *_, last = map(json.loads, lines)
         assert b64decode(last["document"]) == b"A\nB\n"
+
+
+def test_work_ends_when_the_lines_are_no_longer_read() -> None:
+    async def leave() -> None:
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        work = DocumentWork.plan(fake_service(), [Segment("a")], BatchSettings(fake_model()))
+        lines = progress_lines(work, reply)
+        assert json.loads(await anext(lines)) == {"progress": {"sentences": 0, "total": 1}}
+        await lines.aclose()  # type: ignore[attr-defined]
+        assert reply.cancelled()
+
+    asyncio.run(leave())
 
 
 def test_an_error_while_translating_is_the_last_line() -> None:
