@@ -201,4 +201,6 @@ async def progress_lines(work: DocumentWork, reply: Awaitable[bytes]) -> AsyncIt
                 log_error(error)
             yield to_json({"error": {"code": found.code, "message": str(found)}}).encode() + b"\n"
     finally:
-        task.cancel()
+        if not task.done():  # the client has disconnected
+            work.service.metrics.count_dropped("gone")
+            task.cancel()

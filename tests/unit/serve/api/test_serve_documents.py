@@ -108,6 +108,7 @@ def test_work_ends_when_the_lines_are_no_longer_read() -> None:
         assert json.loads(await anext(lines)) == {"progress": {"sentences": 0, "total": 1}}
         await lines.aclose()  # type: ignore[attr-defined]
         assert reply.cancelled()
+        assert work.service.metrics.value("dragoman_dropped_total", reason="gone") == 1
 
     asyncio.run(leave())
 
