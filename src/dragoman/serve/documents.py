@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
 from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
+from dragoman.documents.office.archive import BAD_ZIP
 from dragoman.documents.report import Report
 from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, next_step
@@ -26,6 +28,10 @@ from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import LONG_LINE, Segmenter
 
 UNPACKED_FACTOR: Final = 4  # by which an unpacked document may exceed the limit on bodies
+STRUCTURE: Final = (b"<", b"\n", b"\r", b'"', b",", b"[", b"{", b"*", b"`", b"|")  # of HTML, JSON, YAML, Markdown...
+MAX_STRUCTURE: Final = 200_000  # of these per document; a text of a million characters has about 50,000
+MARKUP_SUFFIXES: Final = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx")
+MAX_TAGS: Final = 500_000  # in all parts of an archive
 MAX_NAME: Final = 150  # characters of a file name
 
 
@@ -97,18 +103,34 @@ class DocumentWork:
 def read_sent_document(
     data: bytes, name: str, format_name: str | None, options: ReadOptions, limits: Limits
 ) -> Document:
-    """Read a document that a client sent; reject one that is too large when it is unpacked."""
+    """Read a document that a client sent; reject one that would take long to read, before it is parsed."""
     if data.startswith(ZIP):
-        try:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                unpacked = sum(entry.file_size for entry in archive.infolist())
-        except Exception:  # read_document says what is wrong with it
-            unpacked = 0
-        if unpacked > UNPACKED_FACTOR * limits.max_bytes:
-            message = f"the document has {unpacked:,} bytes when it is unpacked"
-            limit = f"this server accepts {UNPACKED_FACTOR * limits.max_bytes:,}"
-            raise RequestError(413, "too_large", f"{message}; {limit} (--max-characters); send it in parts")
+        check_archive(data, limits)
+    else:
+        check_structure(sum(map(data.count, STRUCTURE)), MAX_STRUCTURE)
     return read_document(data, name, format_name, options)
+
+
+def check_archive(data: bytes, limits: Limits) -> None:
+    """Reject an archive that is too large when it is unpacked, or has too many XML tags."""
+    limit, tags = UNPACKED_FACTOR * limits.max_bytes, 0
+    with suppress(*BAD_ZIP), zipfile.ZipFile(io.BytesIO(data)) as archive:  # read_document says what is wrong with it
+        entries = archive.infolist()
+        unpacked = sum(entry.file_size for entry in entries)
+        if unpacked > limit:
+            message = f"the document has {unpacked:,} bytes when it is unpacked; this server accepts {limit:,}"
+            raise RequestError(413, "too_large", f"{message} (--max-characters); send it in parts")
+        for entry in entries:
+            if PurePath(entry.filename).suffix.lower() in MARKUP_SUFFIXES:
+                tags += archive.read(entry).count(b"<")
+                check_structure(tags, MAX_TAGS)
+
+
+def check_structure(n: int, maximum: int) -> None:
+    """Reject a document with too many tags, lines or strings: each takes time and memory, whatever its text."""
+    if n > maximum:
+        message = f"the document has about {n:,} tags, lines or strings; this server accepts {maximum:,}"
+        raise RequestError(413, "too_large", f"{message}; send it in parts")
 
 
 def document_text(segments: Iterable[Segment]) -> str:

@@ -17,7 +17,7 @@ from dragoman.documents.spliced import SplicedText
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
-from dragoman.serve.documents import DocumentWork, document_text
+from dragoman.serve.documents import MAX_STRUCTURE, DocumentWork, check_structure, document_text
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.http.access import check_token_field
 from dragoman.serve.http.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
@@ -222,7 +222,8 @@ def group_by_model(choices: Sequence[ModelChoice]) -> Iterator[tuple[ModelChoice
 
 
 def read_pages(texts: Sequence[str]) -> list[SplicedText]:
-    """Texts as HTML pages or fragments."""
+    """Texts as HTML pages or fragments; reject those that would take long to read."""
+    check_structure(sum(text.count("<") for text in texts), MAX_STRUCTURE)
     return [SplicedText(text, read_slots(text)) for text in texts]
 
 

@@ -20,7 +20,8 @@ from dragoman.documents.files import translate_bytes
 from dragoman.documents.segment import ReadOptions, Segment
 from dragoman.documents.translate import translate_segments
 from dragoman.serve.api.documents import progress_lines
-from dragoman.serve.documents import DocumentWork, cut_text, file_name, translated_name
+from dragoman.serve.documents import DocumentWork, cut_text, file_name, read_sent_document, translated_name
+from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.scheduling.queue import BatchSettings
@@ -165,12 +166,12 @@ def test_a_real_model_translates_as_the_command_does(real: TestClient, directory
     assert json.loads(answer.headers["dragoman-report"])["translated"] == report.translated
 
 
-def bomb(size: int) -> bytes:
+def bomb(content: bytes) -> bytes:
     """A small archive that is large when it is unpacked."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("word/document.xml", bytes(size))
+        archive.writestr("word/document.xml", content)
     return file.getvalue()
 
 
@@ -191,13 +192,26 @@ def bomb(size: int) -> bytes:
         ({"name": "a.txt", "to": "x"}, b"a", 422, "unknown_language"),
         ({"name": "a.txt"}, b"a" * 5_001, 413, "too_large"),
         ({"name": "a.txt"}, b"a" * 200_000, 413, "too_large"),
-        ({"name": "a.docx"}, bomb(2_000_000), 413, "too_large"),
+        ({"name": "a.docx"}, bomb(bytes(2_000_000)), 413, "too_large"),
     ],
 )
 def test_errors(documents: TestClient, params: dict[str, str], content: bytes, status: int, code: str) -> None:
     for more in ({}, {"progress": "true"}):
         answer = documents.post("/v1/documents", params=params | more, content=content)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+
+
+@pytest.mark.parametrize(("name", "unit"), [("a.html", b"<b>a</b>"), ("a.txt", b"a\n"), ("a.json", b'"",')])
+def test_documents_that_take_long_to_read_are_rejected(name: str, unit: bytes) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_sent_document(unit * 200_001, name, None, ReadOptions(), Limits())
+    assert caught.value.code == "too_large"
+
+
+def test_archives_with_too_many_tags_are_rejected() -> None:
+    with pytest.raises(RequestError) as caught:
+        read_sent_document(bomb(b"<b/>" * 500_001), "a.docx", None, ReadOptions(), Limits())
+    assert caught.value.code == "too_large"
 
 
 def test_costs_are_estimated_before_anything_is_translated() -> None:

@@ -168,6 +168,12 @@ def test_html_keeps_its_markup(pairs: TestClient) -> None:
     assert [one["language"] for one in answer["detectedLanguage"]][::2] == ["en", "de"]
 
 
+def test_html_with_too_many_tags_is_rejected() -> None:
+    for client in client_of(pairs_service("en-de")):
+        answer = client.post("/translate", json={"q": ["<b>" * 100_001] * 2, "format": "html"})
+        assert answer.status_code == 413
+
+
 def test_html_of_a_real_model_is_that_of_the_document(real: TestClient, directory: Path) -> None:
     page = "<p>the <b>old</b> box, <i>the hall</i></p><ul><li>seven boxes</ul>"
     found = real.post("/translate", json={"q": page, "source": "en", "target": "de", "format": "html"}).json()
