@@ -29,9 +29,9 @@ from dragoman.translation.segmentation import LONG_LINE, Segmenter
 
 UNPACKED_FACTOR: Final = 4  # by which an unpacked document may exceed the limit on bodies
 STRUCTURE: Final = (b"<", b"\n", b"\r", b'"', b",", b"[", b"{", b"*", b"`", b"|")  # of HTML, JSON, YAML, Markdown...
-MAX_STRUCTURE: Final = 200_000  # of these per document; a text of a million characters has about 50,000
+MAX_STRUCTURE: Final = 100_000  # of these per document; a text of a million characters has about 50,000
 MARKUP_SUFFIXES: Final = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx")
-MAX_TAGS: Final = 500_000  # in all parts of an archive
+MAX_TAGS: Final = 250_000  # in all parts of an archive
 MAX_NAME: Final = 150  # characters of a file name
 
 
