@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -20,8 +20,10 @@ from dragoman.translation.segmentation import Segmenter
 class WholeLines(Segmenter):
     """Splits no line."""
 
-    def split_line(self, line: str, split: SplitMode = "auto") -> list[str]:
-        return [line]
+    def split_lines(
+        self, lines: Sequence[str], split: SplitMode = "auto", max_characters: int | None = None
+    ) -> list[list[str]]:
+        return super().split_lines(lines, "never", max_characters)
 
 
 WHOLE_LINES = WholeLines(None, "en", 100)  # type: ignore[arg-type]

@@ -360,11 +360,13 @@ def import_model(
 ) -> ImportResult:
     """Convert a model of Opus-MT, fairseq or JoeyNMT to the model directory `out`.
 
+    `path` may be a name on the Hugging Face Hub, such as "hf:Helsinki-NLP/opus-mt-en-de", which is downloaded first.
     `tokenizer` (and `target_tokenizer`, if the target has its own) is the subword model of the text, if `path` does not
     contain it; `vocabulary` the directory with fairseq's dict.xx.txt. With `one_target`, tokens such as >>fra<< of an
     Opus-MT model do not select target languages.
     """
     from dragoman.conversion.detect import read_source_model
+    from dragoman.conversion.hub import download_model, is_hub_name
     from dragoman.conversion.imported_model import ImportOptions
 
     check_new_directory(Path(out))
@@ -375,7 +377,8 @@ def import_model(
         )
     files = [None if path is None else Path(path) for path in (tokenizer, target_tokenizer, vocabulary)]
     options = ImportOptions(files[0], files[1], files[2], one_target)
-    found = read_source_model(Path(path), options)
+    directory = download_model(str(path)) if is_hub_name(str(path)) else Path(path)
+    found = read_source_model(directory, options)
     found.write(Path(out))
     _store_probes(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))

@@ -1,7 +1,9 @@
-"""Types of NumPy arrays."""
+"""Types of NumPy arrays, and rows of integers as one array."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,3 +14,9 @@ FloatArray = NDArray[Any]  # numbers of any width
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
 Uint64Array = NDArray[np.uint64]
+
+
+def concatenate(rows: Sequence[Sequence[int]]) -> tuple[Int32Array, Int32Array]:
+    """Rows as one array, and their lengths."""
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    return np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths

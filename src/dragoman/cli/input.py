@@ -68,7 +68,10 @@ def is_pipe(path: Path) -> bool:
 
 
 def stream_lines(files: Sequence[Path | None]) -> Iterator[list[str]]:
-    """Lines as soon as they are available: one by one from a slow writer, by the megabyte from a file."""
+    """Lines as soon as they are available: one by one from a slow writer, by the megabyte from a file.
+
+    An empty list before a pipe is waited for: what was read can be finished first.
+    """
     for path in files:
         if path is None:
             yield from split_lines(STDIN, check_uncompressed(STDIN, read_available(sys.stdin.buffer)))
@@ -81,16 +84,18 @@ def stream_lines(files: Sequence[Path | None]) -> Iterator[list[str]]:
 
 def check_uncompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The blocks of a pipe; reject compressed data, because only files are decompressed."""
-    start = next(blocks, b"")
-    check_text_format(path, start)
-    for magic, suffix in COMPRESSIONS.items():
-        if start.startswith(magic):
-            raise DataError(
-                f"{path} is compressed as {suffix}; give the name of the file, or decompress it",
-                code="unsupported_compression",
-            )
-    yield start
-    yield from blocks
+    checked = False
+    for block in blocks:
+        if block and not checked:
+            check_text_format(path, block)
+            for magic, suffix in COMPRESSIONS.items():
+                if block.startswith(magic):
+                    raise DataError(
+                        f"{path} is compressed as {suffix}; give the name of the file, or decompress it",
+                        code="unsupported_compression",
+                    )
+            checked = True
+        yield block
 
 
 def has_more(handle: int) -> bool:
@@ -99,9 +104,11 @@ def has_more(handle: int) -> bool:
 
 
 def read_available(source: IO[bytes]) -> Iterator[bytes]:
-    """The bytes that a pipe or terminal has now; wait only if it has none."""
+    """The bytes that a pipe or terminal has now; if it has none, an empty block, before they are waited for."""
     handle, ended = source.fileno(), False
     while not ended:
+        if not select.select([handle], [], [], 0)[0]:
+            yield b""
         held = bytearray()
         while not held or (len(held) < MAX_BATCH_BYTES and has_more(handle)):
             try:
@@ -117,15 +124,20 @@ def read_available(source: IO[bytes]) -> Iterator[bytes]:
 
 
 def stream_pairs(source: Path | None, target: Path | None) -> Iterator[list[tuple[str, str]]]:
-    """Pairs of line i of each input, as soon as both are available; the counts must be equal."""
+    """Pairs of line i of each input, as soon as both are available; the counts must be equal.
+
+    An empty list before an input is waited for, as from `stream_lines`.
+    """
     counts = [0, 0]
     both = [stream_lines([source]), stream_lines([target])]
     held: list[list[str]] = [[], []]
     while True:
         for side in (0, 1):
-            if not held[side]:
-                held[side] = next(both[side], [])
-                counts[side] += len(held[side])
+            while not held[side] and (found := next(both[side], None)) is not None:
+                if not found:
+                    yield []
+                held[side] = found
+                counts[side] += len(found)
         ready = min(map(len, held))
         if not ready:
             break

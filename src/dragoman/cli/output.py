@@ -6,10 +6,10 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any, TextIO, TypeVar
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.input import is_pipe, parse_path
@@ -17,6 +17,8 @@ from dragoman.data.corpora.compression import COMPRESSIONS
 from dragoman.errors import OutputError
 from dragoman.file_locks import lock_file
 from dragoman.values import plural
+
+T = TypeVar("T")
 
 
 def parse_output(word: str) -> Path | None:
@@ -156,6 +158,14 @@ def open_locked(part: Path) -> IO[bytes]:
             raise
 
 
+def flush_before_waiting(target: IO[bytes], blocks: Iterable[list[T]]) -> Iterator[list[T]]:
+    """The blocks of an input; the output is flushed after an empty one, before the next one is waited for."""
+    for block in blocks:
+        yield block
+        if not block:
+            target.flush()
+
+
 def should_report(progress: bool | None, path: Path | None) -> bool:
     """Whether to show progress: by the option, or else if stderr is a terminal and the lines go elsewhere."""
     if progress is not None:
@@ -183,8 +193,7 @@ class LineReporter:
 
     def tick(self) -> None:
         """Show progress, unless it was just shown."""
-        now = time.monotonic()
-        if self.live and now - self.printed > (0.2 if self.terminal else 10):
+        if self.live and (now := time.monotonic()) - self.printed > (0.2 if self.terminal else 10):
             self.printed = now
             self._print()
 

@@ -74,7 +74,7 @@ MARIAN_REQUIRED_SETTINGS: Final = {
 def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
     """Read a Hugging Face model directory."""
     config = SourceSettings(read_json(path / "config.json"), path / "config.json")
-    if (kind := config.values.get("model_type")) not in NORM_ORDERS:
+    if (kind := config.values.get("model_type")) not in (*NORM_ORDERS,):  # it may be a list
         raise ConversionError(
             f"{config.where} has model_type={render_value(kind)}; of Hugging Face's models, only "
             "Marian (Opus-MT, model_type 'marian') and its pre-norm variant 'pegasus' can be imported"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 from dragoman.engines.base import Engine
-from dragoman.search.types import TYPICAL_TOKENS, RecordedHead
+from dragoman.search.types import TYPICAL_TOKENS, RecordedHead, StopFlag
 
 EncodedPairs = Sequence[tuple[Sequence[int], Sequence[int]]]
 AttentionKind = Literal["cross", "encoder", "decoder"]
@@ -15,8 +15,13 @@ AttentionKind = Literal["cross", "encoder", "decoder"]
 class ForcedEngine(Engine, Protocol):
     """An engine that also decodes given translations (teacher forcing)."""
 
-    def log_probabilities(self, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
-        """For each pair of source and target ids, the log-probability of each target token and of EOS."""
+    def log_probabilities(
+        self, pairs: EncodedPairs, batch: int | None = None, stop: StopFlag | None = None
+    ) -> list[list[float]]:
+        """For each pair of source and target ids, the log-probability of each target token and of EOS.
+
+        Another thread may set `stop`: then SearchInterruptedError is raised after the batch that runs.
+        """
 
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
         """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is EOS.

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, TypeVar, get_args
 
 import numpy as np
 
+from dragoman.arrays import concatenate
 from dragoman.cpu import available_cores
 from dragoman.engines.base import check_supported
 from dragoman.engines.native_constraints import BatchAutomata
 from dragoman.engines.native_forced import (
     check_result,
-    concatenate,
     native_attention_maps,
     native_cross_maps,
     native_log_probabilities,
@@ -124,9 +124,11 @@ class NativeEngine:
         self.run_batches(list(self._batches(sources, search)), run)
         return found
 
-    def log_probabilities(self, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+    def log_probabilities(
+        self, pairs: EncodedPairs, batch: int | None = None, stop: StopFlag | None = None
+    ) -> list[list[float]]:
         """The log-probability of each target token and of EOS; see `ForcedEngine`."""
-        return native_log_probabilities(self, pairs, batch)
+        return native_log_probabilities(self, pairs, batch, stop)
 
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
         """The cross-attention of all heads; see `ForcedEngine`."""

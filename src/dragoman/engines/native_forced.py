@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import numpy as np
 
-from dragoman.arrays import FloatArray, Int32Array
+from dragoman.arrays import FloatArray, concatenate
 from dragoman.engines.forced import AttentionKind, EncodedPairs, length_batches
 from dragoman.engines.native_layout import ForcedJob, Workers
 from dragoman.errors import SearchError
-from dragoman.search.types import NOT_FINITE, Ids, Mean
+from dragoman.search.types import NOT_FINITE, Mean, StopFlag
 from dragoman.text.special_tokens import EOS
 from dragoman.values import plural
 
@@ -25,12 +25,16 @@ Maps = list[tuple[int, FloatArray]]
 TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
 
 
-def native_log_probabilities(engine: NativeEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+def native_log_probabilities(
+    engine: NativeEngine, pairs: EncodedPairs, batch: int | None = None, stop: StopFlag | None = None
+) -> list[list[float]]:
     """The log-probabilities of each pair; bit-identical in any batch."""
     check_forced_pairs(engine, pairs)
     found: list[list[float]] = [[] for _ in pairs]
 
     def run(workers: Workers, indices: list[int], team: int) -> None:
+        if stop is not None:
+            stop.check()
         sizes = [len(pairs[i][1]) + 1 for i in indices]
         numbers = np.empty(sum(sizes), np.float32)
         force(engine, workers, [pairs[i] for i in indices], team, log_probabilities=numbers)
@@ -131,8 +135,3 @@ def check_result(failed: int, work: str) -> None:
         raise SearchError(message, code="engine_unavailable")
     if failed:
         raise MemoryError(f"not enough memory to {work}")
-
-
-def concatenate(rows: Ids | Sequence[list[int]]) -> tuple[Int32Array, Int32Array]:
-    """Rows as one array, and their lengths."""
-    return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)

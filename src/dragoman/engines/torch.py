@@ -83,9 +83,11 @@ class TorchEngine:
             raise SearchError(NOT_FINITE, code="not_finite")
         return found
 
-    def log_probabilities(self, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+    def log_probabilities(
+        self, pairs: EncodedPairs, batch: int | None = None, stop: StopFlag | None = None
+    ) -> list[list[float]]:
         """The log-probability of each target token and of EOS; see `ForcedEngine`."""
-        return forced_log_probabilities(self, pairs, batch)
+        return forced_log_probabilities(self, pairs, batch, stop)
 
     def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
         """The cross-attention of all heads; see `ForcedEngine`."""

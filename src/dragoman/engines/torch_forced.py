@@ -16,7 +16,7 @@ from dragoman.engines.forced import AttentionKind, EncodedPairs, length_batches
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
 from dragoman.nn import Padded
-from dragoman.search.types import NOT_FINITE
+from dragoman.search.types import NOT_FINITE, StopFlag
 from dragoman.text.special_tokens import BOS, EOS
 
 if TYPE_CHECKING:
@@ -60,10 +60,14 @@ def forced_batches(engine: TorchEngine, pairs: EncodedPairs, batch: int | None =
 
 
 @torch.inference_mode()
-def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+def forced_log_probabilities(
+    engine: TorchEngine, pairs: EncodedPairs, batch: int | None = None, stop: StopFlag | None = None
+) -> list[list[float]]:
     """For each pair of source and target ids, the log-probability of each target token and of the EOS token."""
     found: list[list[float]] = [[] for _ in pairs]
     for here in forced_batches(engine, pairs, batch):
+        if stop is not None:
+            stop.check()
         hidden = engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout)
         numbers: list[float] = []
         for rows, labels in here.rows_and_labels(hidden):

@@ -118,15 +118,26 @@ class WordCache:
 
     def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
         """The ids of normalized texts; new words are encoded together, because no token spans a space."""
-        split = [text.split(" ") for text in texts]
         if len(self.known) > CACHED_WORDS or self.characters > CACHED_CHARACTERS:
             self.known, self.characters = {}, 0  # replaced, not cleared: another thread may be reading the old one
         known = self.known
-        new = list(set(chain.from_iterable(split)).difference(known))
-        known.update(zip(new, map(tuple, encode_words(new)), strict=True))
-        self.characters += sum(map(len, new))
         ids_of = known.__getitem__
-        return [[*chain.from_iterable(map(ids_of, words))] for words in split]
+        rows: list[list[int]] = []
+        incomplete: dict[int, list[str]] = {}  # the words of rows with new words
+        for number, text in enumerate(texts):
+            words = text.split(" ")
+            try:
+                rows.append([*chain.from_iterable(map(ids_of, words))])
+            except KeyError:
+                rows.append([])
+                incomplete[number] = words
+        if incomplete:
+            new = list(set(chain.from_iterable(incomplete.values())).difference(known))
+            known.update(zip(new, map(tuple, encode_words(new)), strict=True))
+            self.characters += sum(map(len, new))
+            for number, words in incomplete.items():
+                rows[number] = [*chain.from_iterable(map(ids_of, words))]
+        return rows
 
 
 def has_words(texts: Sequence[str]) -> bool:

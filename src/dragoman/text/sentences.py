@@ -22,11 +22,12 @@ ABBREVIATION: Final = re.compile(
     r"""|[A-Z]\.[A-Z]|z\.\s?B|d\.\s?h|u\.\s?a|\d{1,2})\.\s+$"""
 )
 MARK, WORD = re.compile(r"[^\w\s,'’-]"), re.compile(r"\w")
+ASCII_MARK: Final = re.compile(f"[{re.escape(''.join(MARK.findall(''.join(map(chr, range(128))))))}]")  # much faster
 
 
 def has_inner_mark(line: str) -> bool:
     """Whether end punctuation is followed by a word, in linear time; otherwise, the line is one sentence."""
-    mark = MARK.search(line)
+    mark = (ASCII_MARK if line.isascii() else MARK).search(line)
     return mark is not None and WORD.search(line, mark.end()) is not None
 
 

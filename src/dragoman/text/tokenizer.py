@@ -91,6 +91,14 @@ class Tokenizer(ABC):
     def to_ids(self, tokens: Sequence[str]) -> list[int]:
         """The inverse of `tokens`."""
 
+    def decode_many(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """`decode` for each row, as fast as possible."""
+        return [self.decode(row) for row in rows]
+
+    def tokens_many(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
+        """`tokens` for each row, as fast as possible."""
+        return [tuple(self.tokens(row)) for row in rows]
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the kind, the normalizer's version if it is used, the target languages and the model's bytes."""
@@ -240,6 +248,14 @@ class SubwordTokenizer(Tokenizer):
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens as text."""
         return self.table.tokens(ids)
+
+    def decode_many(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """`decode` for each row."""
+        return self.table.decode_many(rows)
+
+    def tokens_many(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
+        """`tokens` for each row."""
+        return self.table.tokens_many(rows)
 
     def to_ids(self, tokens: Sequence[str]) -> list[int]:
         """The inverse of `tokens`."""

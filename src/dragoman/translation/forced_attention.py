@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import Hypothesis, Search
-from dragoman.translation.result import Assembly, Translation
+from dragoman.search.types import Hypothesis
+from dragoman.translation.assembly import Assembly
+from dragoman.translation.result import Translation
 from dragoman.translation.source_ids import language_tokens
 
 if TYPE_CHECKING:
@@ -33,10 +34,9 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
     assembly = Assembly(
         translator.source,
         translator.target,
-        Search(),
         {pair: mean_attention(weights)},
         {pair: translator.alignment_head.select(weights).copy()},
         translator.n_language_tokens,
     )
-    found = assembly.segment(pair[0], [Hypothesis(list(output), 0.0, 0.0)], Constraints())
+    (found,) = assembly.translations([(pair[0], [Hypothesis(list(output), 0.0, 0.0)], Constraints())])
     return replace(found, text=target)  # the given text, not the decoded tokens

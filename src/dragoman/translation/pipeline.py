@@ -1,78 +1,59 @@
-"""The streaming pipeline: windows of texts, parts of texts, batches of sentences, search, assembly."""
+"""The streaming pipeline: windows of texts, parts of texts, batches of sentences, search, assembly.
+
+A window of texts is searched in a thread of its own, while the previous one is assembled and the next one is encoded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from dragoman.engines.base import Engine, EngineRequest
 from dragoman.engines.forced import attention_layer, select_head
-from dragoman.errors import DragomanError, SearchError
-from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, WINDOW_CHARACTERS, Hypothesis, RecordedHead, Search
+from dragoman.search.types import (
+    TYPICAL_TOKENS,
+    WINDOW_BATCHES,
+    Hypothesis,
+    RecordedHead,
+    Search,
+    StopFlag,
+)
 from dragoman.text.trees.dependency import TreeAligner
-from dragoman.text.trees.token_depths import attach_depths
-from dragoman.translation.options import SplitMode, TranslationRequest
-from dragoman.translation.result import Assembly, Translation
-from dragoman.translation.segmentation import Ids, Layout, LineLayout, split_tokens
-from dragoman.translation.source_ids import depths_of_texts, language_tokens
-from dragoman.values import describe_value
+from dragoman.translation.assembly import Assembly
+from dragoman.translation.options import TranslationRequest
+from dragoman.translation.overlap import blocks_of, overlap
+from dragoman.translation.result import Translation, join_translations
+from dragoman.translation.segmentation import Ids
+from dragoman.translation.text_windows import SentenceJob, TextWindow, WindowBuilder
 
 if TYPE_CHECKING:
+    from dragoman.search.constraints.phrases import Constraints
     from dragoman.search.constraints.tables import ConstraintTables
     from dragoman.translation.translator import Translator
 
-UNCONSTRAINED: Final = Constraints()
+ASSEMBLED_TEXTS: Final = 512
 MAX_WIDENINGS: Final = 2  # times that the beam is doubled to fill up an n-best list
 T = TypeVar("T")
 Maps = dict[tuple[Ids, Ids], Any]  # by source and output
 
 
-class SentenceJob(NamedTuple):
-    """A segment to translate, the forced prefix of its translation, and its lexical constraints.
+class WindowHypotheses(NamedTuple):
+    """The hypotheses of each job, best first, and their attention and alignment weights, if requested."""
 
-    `n_parts` is the number of segments of its text where limits of length are shared among them, else 1.
-    """
-
-    source: Ids
-    prefix: Ids
-    constraints: Constraints
-    n_parts: int = 1
+    hypotheses: list[list[Hypothesis]]
+    attention: Maps | None
+    alignment: Maps | None
 
 
-class TextJobs(NamedTuple):
-    """The segments of a text, and their layout."""
-
-    layout: Layout
-    segments: list[SentenceJob]
-
-
-def windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
-    """Lists of at most `max_texts` texts, with a bounded total size."""
-    window: list[str] = []
-    size = 0
-    for text in texts:
-        if not isinstance(text, str):
-            yield window  # the texts before it are translated first
-            raise SearchError(f"a text to translate must be a str; got {describe_value(text)}", code="wrong_type")
-        window.append(text)
-        size += len(text)
-        if len(window) == max_texts or size > WINDOW_CHARACTERS:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window
-
-
-def batches(jobs: Sequence[SentenceJob], batch: int) -> Iterator[Sequence[SentenceJob]]:
-    """Jobs, longest first, in groups of at most `batch` sentences of typical length, or fewer that are longer."""
+def batches(lengths: Sequence[int], batch: int) -> Iterator[slice]:
+    """Sources, longest first, in groups of at most `batch` of typical length, or fewer that are longer."""
     start = 0
-    while start < len(jobs):
-        length = max(1, len(jobs[start].source))
-        size = max(1, min(batch, batch * TYPICAL_TOKENS // length))
-        yield jobs[start : start + size]
+    while start < len(lengths):
+        size = max(1, min(batch, batch * TYPICAL_TOKENS // max(1, lengths[start])))
+        yield slice(start, start + size)
         start += size
 
 
@@ -89,129 +70,57 @@ class Pipeline:
     def __init__(self, translator: Translator, request: TranslationRequest) -> None:
         self.translator, self.request = translator, request
         self.engine = translator.engines.for_request(EngineRequest(request.search, request.prefix is not None))
-        self.batch = request.batch or self.engine.batch
-        self.tables: dict[Constraints, ConstraintTables] = {}  # of the sentences of a window
+        self.builder = WindowBuilder(translator, request, (request.batch or self.engine.batch) * WINDOW_BATCHES)
+        self.stop = request.stop or StopFlag()
+        self.tables: dict[Constraints, ConstraintTables] = {}  # of the window that is searched
 
     def run(self, texts: Iterable[str]) -> Iterator[Translation]:
         """The translation of each text; texts before an invalid one are translated before the error is raised."""
-        request, done = self.request, 0
-        limit = min(map(len, request.per_text.values()), default=None)
-        for window in windows(texts, self.batch * WINDOW_BATCHES):
-            self.tables.clear()
-            jobs, error = self._jobs(window if limit is None else window[: limit - done], done)
-            yield from self._translate(jobs)
-            if error is not None:
-                raise error
-            done += len(window)
-            request.check_counts(done, finished=False)
-        request.check_counts(done)
-
-    def _jobs(self, window: list[str], first: int) -> tuple[list[TextJobs], DragomanError | None]:
-        """The segments of each text up to the first invalid one, and its error."""
-        translator, request = self.translator, self.request
-        prefixes = self._prefixes(first, len(window))
-        error = None
-        if request.trees is None:
-            layouts, parts = self._segments(window, first)
+        prepared = self.builder.build(blocks_of(texts))
+        if self.request.stop is not None:  # the caller's thread may have other work between the steps of a search
+            searched: Iterator[tuple[TextWindow, WindowHypotheses]] = (
+                (one, self.search(one)) for one in prepared if one is not None
+            )
         else:
-            depths, error = depths_of_texts(window, request.trees)
-            window = window[: len(depths)]
-            layouts, parts = self._tree_segments(window, depths)
-        if translator.n_language_tokens:
-            before = language_tokens(translator.source, request.to, first, len(window))
-            parts = [[(*token, *ids) for ids in of_text] for token, of_text in zip(before, parts, strict=True)]
-        jobs: list[TextJobs] = []
-        for i, text in enumerate(window):
-            try:
-                self._check_length(text, parts[i], prefixes[i])
-                jobs.append(TextJobs(layouts[i], self._constrain(first + i, parts[i], prefixes[i])))
-            except DragomanError as wrong:
-                return jobs, wrong
-        return jobs, error
+            searched = overlap(prepared, self.search, self.stop.set)
+        for window, found in searched:
+            yield from self.assemble(window, found)
 
-    def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
-        """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
-        segmenter, split, constraints = self.translator.segmenter, self.request.split, self.request.constraints
-        if split != "auto" or constraints is None:
-            return segmenter.encode(*segmenter.split_texts(window, split), split)
-        modes: list[SplitMode] = ["never" if constraints.requires_in(first + i) else "auto" for i in range(len(window))]
-        found: dict[int, tuple[Layout, list[Ids]]] = {}
-        for mode in set(modes):  # all texts of a mode in one call
-            chosen = [i for i, own in enumerate(modes) if own == mode]
-            encoded = segmenter.encode(*segmenter.split_texts([window[i] for i in chosen], mode), split)
-            found.update(zip(chosen, zip(*encoded, strict=True), strict=True))
-        return [found[i][0] for i in range(len(window))], [found[i][1] for i in range(len(window))]
-
-    def _tree_segments(self, window: Sequence[str], depths: Sequence[bytes]) -> tuple[list[Layout], list[list[Ids]]]:
-        """The same for texts with trees: a tree covers the whole text, which is split only if it is too long."""
-        tokenizer, limit = self.translator.source, self.translator.longest
-        layouts: list[Layout] = []
-        found: list[list[Ids]] = []
-        for ids, deep in zip(tokenizer.encode_many(window), depths, strict=True):
-            parts = [ids] if self.request.split == "never" else split_tokens(ids, tokenizer, limit)
-            found.append([*attach_depths(ids, tokenizer, deep).parts(map(len, parts) if ids else ())])
-            layouts.append(Layout((LineLayout("", len(found[-1]), ""),)))
-        return layouts, found
-
-    def _prefixes(self, first: int, count: int) -> Sequence[Ids]:
-        """The forced prefix of each text from number `first` on."""
-        prefix = self.request.prefix
-        if prefix is None:
-            return [()] * count
-        chosen = [prefix] * count if isinstance(prefix, str) else prefix[first : first + count]
-        return [*map(tuple, self.translator.target.encode_many(chosen))]
-
-    def _check_length(self, text: str, parts: Sequence[Ids], prefix: Ids) -> None:
-        """Raise if the model has no positions for a text or its prefix."""
-        translator = self.translator
-        for what, ids, limit, advice in (
-            *(("it", ids, translator.longest_source, "split it, for example with split='auto'") for ids in parts),
-            ("its prefix", prefix, translator.longest_output, "use a shorter one"),
-        ):
-            if limit is not None and len(ids) > limit:
-                raise SearchError(
-                    f"{describe_value(text).removeprefix('str ')}: {what} has {len(ids)} tokens, but this model has "
-                    f"learned positions for {limit}; {advice}",
-                    code="text_too_long",
-                )
-
-    def _constrain(self, index: int, parts: Sequence[Ids], prefix: Ids) -> list[SentenceJob]:
-        """The jobs of a text, with the constraints of each; raise if this model cannot write them."""
-        translator, constraints = self.translator, [UNCONSTRAINED] * len(parts)
-        if self.request.constraints is not None:
-            n = translator.n_language_tokens
-            constraints = self.request.constraints.for_parts(index, [translator.source.decode(p[n:]) for p in parts])
-            for one in filter(None, constraints):
-                self.tables[one] = translator.constraint_compiler.compile(one)
-        prefixes = [prefix if i == 0 else () for i in range(len(parts))]  # a prefix is of the first part
-        search = self.request.search
-        n_parts = len(parts) if search.for_part(len(parts)) != search else 1
-        return [SentenceJob(*job, n_parts) for job in zip(parts, prefixes, constraints, strict=False)]
-
-    def _translate(self, texts: list[TextJobs]) -> list[Translation]:
-        """The translations of texts; equal segments are translated once."""
-        request, translator = self.request, self.translator
-        jobs = sorted({job for text in texts for job in text.segments}, key=lambda job: (-len(job.source), job))
-        constrained = [] if request.constraints is None else [job for job in jobs if job.constraints]
-        free = [job for job in jobs if not job.constraints] if constrained else jobs
-        found = self._search(free, self.engine)
-        if constrained:
+    def search(self, window: TextWindow) -> WindowHypotheses:
+        """The hypotheses of all jobs."""
+        request, jobs, self.tables = self.request, window.jobs, window.tables
+        constrained = [] if request.constraints is None else [i for i, job in enumerate(jobs) if job.constraints]
+        if not constrained:
+            hypotheses = self._distinct_hypotheses(jobs, self.engine)
+        else:
+            free = [i for i, job in enumerate(jobs) if not job.constraints]
             asked = EngineRequest(request.search, request.prefix is not None, constraints=True)
-            found |= self._search(constrained, translator.engines.for_request(asked))
-        attention, alignment = self._attention(found)
+            other = self.translator.engines.for_request(asked)
+            found = self._distinct_hypotheses([jobs[i] for i in free], self.engine)
+            found += self._distinct_hypotheses([jobs[i] for i in constrained], other)
+            numbers = sorted(zip((*free, *constrained), range(len(jobs)), strict=True))
+            hypotheses = [found[number] for _, number in numbers]
+        return WindowHypotheses(hypotheses, *self._attention(jobs, hypotheses))
+
+    def assemble(self, window: TextWindow, found: WindowHypotheses) -> Iterator[Translation]:
+        """The translations of the texts of a window, a few at a time: they are used while in the caches."""
+        translator = self.translator
         assembly = Assembly(
             translator.source,
             translator.target,
-            request.search,
-            attention,
-            alignment,
+            found.attention,
+            found.alignment,
             translator.n_language_tokens,
             translator.lengths,
         )
-        return [
-            assembly.translation(layout, [(job.source, found[job], job.constraints) for job in segments])
-            for layout, segments in texts
-        ]
+        texts = iter(zip(window.layouts, window.segments, strict=True))
+        while here := [*islice(texts, ASSEMBLED_TEXTS)]:
+            numbers = {i for _, of_text in here for i in of_text}
+            jobs = [(window.jobs[i], found.hypotheses[i]) for i in numbers]
+            made = assembly.translations([(job.source, hypotheses, job.constraints) for job, hypotheses in jobs])
+            by_number = dict(zip(numbers, made, strict=True))
+            for layout, of_text in here:
+                yield join_translations(layout, [by_number[i] for i in of_text])
 
     @cached_property
     def recorded(self) -> list[RecordedHead]:
@@ -223,7 +132,9 @@ class Pipeline:
             found.append(RecordedHead(self.translator.alignment_head.layer, self.translator.alignment_head.head))
         return found
 
-    def _attention(self, found: Mapping[SentenceJob, list[Hypothesis]]) -> tuple[Maps | None, Maps | None]:
+    def _attention(
+        self, jobs: Sequence[SentenceJob], found: Sequence[list[Hypothesis]]
+    ) -> tuple[Maps | None, Maps | None]:
         """The attention and the alignment weights of each hypothesis, if requested.
 
         They come from the search, or from one forced pass for the hypotheses of engines that record none.
@@ -241,7 +152,7 @@ class Pipeline:
                 alignment[pair] = self.translator.alignment_head.rows(maps[-1]).copy()
 
         missing: set[tuple[Ids, Ids]] = set()
-        for job, hypotheses in found.items():
+        for job, hypotheses in zip(jobs, found, strict=True):
             for one in hypotheses:
                 if one.maps is None:
                     missing.add((job.source, tuple(one.ids)))
@@ -249,12 +160,11 @@ class Pipeline:
                     add((job.source, tuple(one.ids)), one.maps)
         pairs = sorted(missing)
         for i, weights in self.translator.engines.forced().cross_maps(pairs) if pairs else ():
-            if request.stop is not None:
-                request.stop.check()
+            self.stop.check()
             add(pairs[i], [select_head(weights, head) for head in self.recorded])
         return attention, alignment
 
-    def _search(self, jobs: Sequence[SentenceJob], engine: Engine) -> dict[SentenceJob, list[Hypothesis]]:
+    def _distinct_hypotheses(self, jobs: Sequence[SentenceJob], engine: Engine) -> list[list[Hypothesis]]:
         """The hypotheses of each job, best first, no two with the same text.
 
         The best of several hypotheses with the same text is kept. If too few texts are left for the n-best list, a
@@ -263,48 +173,50 @@ class Pipeline:
         search = self.request.search
         if search.n_best == 1 or search.sampling is not None:
             return self._batches(jobs, engine, search)
-        found = self._batches(jobs, engine, replace(search, n_best=search.beam))
-        distinct = {job: self._distinct(hypotheses) for job, hypotheses in found.items()}
+        found = [*map(self._distinct, self._batches(jobs, engine, replace(search, n_best=search.beam)))]
         for _ in range(MAX_WIDENINGS):
             beam = min(2 * search.beam, engine.capabilities.max_beam, self.translator.target.vocabulary_size)
-            short = [job for job in jobs if len(distinct[job]) < search.n_best]
+            short = [i for i, hypotheses in enumerate(found) if len(hypotheses) < search.n_best]
             if not short or beam == search.beam:
                 break
             search = replace(search, beam=beam)
-            for job, more in self._batches(short, engine, replace(search, n_best=beam)).items():
-                distinct[job] = self._distinct([*distinct[job], *more])
-        return {job: hypotheses[: search.n_best] for job, hypotheses in distinct.items()}
+            more = self._batches([jobs[i] for i in short], engine, replace(search, n_best=beam))
+            for i, hypotheses in zip(short, more, strict=True):
+                found[i] = self._distinct([*found[i], *hypotheses])
+        return [hypotheses[: search.n_best] for hypotheses in found]
 
     def _distinct(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """The best hypothesis of each text, best first."""
+        ranked = sorted(hypotheses, key=lambda one: -one.score)
         best: dict[str, Hypothesis] = {}
-        for hypothesis in sorted(hypotheses, key=lambda one: -one.score):
-            best.setdefault(self.translator.target.decode(hypothesis.ids).strip(), hypothesis)
+        for one, text in zip(ranked, self.translator.target.decode_many([one.ids for one in ranked]), strict=True):
+            best.setdefault(text.strip(), one)
         return [*best.values()]
 
-    def _batches(
-        self, jobs: Sequence[SentenceJob], engine: Engine, search: Search
-    ) -> dict[SentenceJob, list[Hypothesis]]:
-        """What an engine finds for each job, in batches of similar length."""
-        request, found = self.request, dict[SentenceJob, list[Hypothesis]]()
-        alone = request.reproducible and not engine.capabilities.batch_invariant
-        size = 1 if alone else request.batch or engine.batch
-        kinds = [[job for job in jobs if job.n_parts == n] for n in sorted({job.n_parts for job in jobs})]
-        for group in (group for kind in kinds for group in batches(kind, size)):
-            if request.stop is not None:
-                request.stop.check()
-            prefixes = [job.prefix for job in group] if request.prefix is not None else None
-            tables = [self.tables[job.constraints] for job in group] if group[0].constraints else None
-            shared = search.for_part(group[0].n_parts)
-            hypotheses = engine.search(
-                [job.source for job in group],
-                shared,
-                prefixes,
-                tables,
-                request.stop,
-                self.recorded if engine.capabilities.records_attention else (),
-            )
-            found.update(zip(group, hypotheses, strict=True))
+    def _batches(self, jobs: Sequence[SentenceJob], engine: Engine, search: Search) -> list[list[Hypothesis]]:
+        """What an engine finds for each job, in batches of similar length; the jobs are sorted by length."""
+        request, found = self.request, [list[Hypothesis]() for _ in jobs]
+        size = request.batch or engine.batch
+        if engine.capabilities.batch_invariant:
+            size = request.batch or len(jobs)  # its threads never wait for each other
+        elif request.reproducible:
+            size = 1
+        for n_parts in sorted({job.n_parts for job in jobs}):
+            chosen = [i for i, job in enumerate(jobs) if job.n_parts == n_parts]
+            for part in batches([len(jobs[i].source) for i in chosen], size):
+                self.stop.check()
+                group = [jobs[i] for i in chosen[part]]
+                prefixes = [job.prefix for job in group] if request.prefix is not None else None
+                hypotheses = engine.search(
+                    [job.source for job in group],
+                    search.for_part(n_parts),
+                    prefixes,
+                    [self.tables[job.constraints] for job in group] if group[0].constraints else None,
+                    self.stop,
+                    self.recorded if engine.capabilities.records_attention else (),
+                )
+                for i, of in zip(chosen[part], hypotheses, strict=True):
+                    found[i] = of
         return found
 
 

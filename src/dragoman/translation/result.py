@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, Final
 
-from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import Hypothesis, Search
-from dragoman.text import Tokenizer
-from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.segmentation import ONE_SEGMENT, Ids, Layout, begins_word, join_segments
+from dragoman.translation.segmentation import ONE_SEGMENT, WHOLE, Layout, begins_word, join_segments
 
 LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 DEGENERATE: Final = ("truncated", "repetitive", "too_short", "too_long", "copied", "no_letters")
 FLAGS: Final = (*DEGENERATE, "unseen_length", "split", "unmet", "empty")
 MAX_DEGENERATE_CONFIDENCE: Final = 0.1
-MIN_COMPARED_TOKENS: Final = 8  # shorter texts vary too much in length to compare
-MIN_COPIED_WORDS: Final = 4  # short texts such as names and numbers are often copied correctly
-RATIO_MARGIN: Final = 1.5  # beyond the usual ratios of target to source tokens
-DEFAULT_RATIO: Final = (0.3, 3.0)  # for a model without recorded ratios
-LETTER: Final = re.compile(r"[^\W\d_]")
+
+
+class DeferredTokens:
+    """A field of `Translation` that is computed when it is first read; most readers need only the text.
+
+    Until then the instance has a function in its place, under the name of the field with an underscore.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> tuple[str, ...]:
+        if instance is None:
+            return ()  # the default of the field
+        found: tuple[str, ...] = vars(instance).pop(f"_{self.name}")()
+        vars(instance)[self.name] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ class Translation:
     text: str
     score: float = 0.0
     log_probability: float = 0.0
-    tokens: tuple[str, ...] = ()
-    source_tokens: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = DeferredTokens()  # type: ignore[assignment]
+    source_tokens: tuple[str, ...] = DeferredTokens()  # type: ignore[assignment]
     truncated: bool = False  # truncated at the maximum length
     repetitive: bool = False  # it repeats itself, and the source does not
     too_short: bool = False  # compared with the source, by the ratios of the training pairs
@@ -63,10 +70,15 @@ class Translation:
     def __str__(self) -> str:
         return self.text
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the tokens, not what computes them."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @property
     def flags(self) -> tuple[str, ...]:
         """The names of the warnings that apply."""
-        return tuple(name for name in FLAGS if getattr(self, name))
+        values = vars(self)
+        return tuple([name for name in FLAGS if values[name]])
 
     @property
     def confidence(self) -> float:
@@ -96,84 +108,6 @@ class Scored:
         return self.log_probability / len(self.tokens)
 
 
-Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """Build translations from hypotheses.
-
-    For pairs (source, output) of ids, `attention` has the weights [T, S] and `alignment` those for `align`, if
-    requested. The first `n_language_tokens` tokens of a source name the target language and are not text. `lengths`
-    describes the lines that the model was trained on, if known.
-    """
-
-    source: Tokenizer
-    target: Tokenizer
-    search: Search
-    attention: Mapping[tuple[Ids, Ids], Any] | None = None
-    alignment: Mapping[tuple[Ids, Ids], Any] | None = None
-    n_language_tokens: int = 0
-    lengths: LineLengths | None = None
-
-    def translation(self, layout: Layout, segments: Sequence[Segment]) -> Translation:
-        """The translation of a text from its segments, with its alternatives."""
-        return join_translations(layout, [self.segment(*segment) for segment in segments])
-
-    def segment(self, source: Ids, hypotheses: Sequence[Hypothesis], constraints: Constraints) -> Translation:
-        """The translation of a segment, with its alternatives."""
-        best, *others = [self._one(source, hypothesis, constraints) for hypothesis in hypotheses]
-        return replace(best, alternatives=tuple(others)) if others else best
-
-    def _one(self, source: Ids, hypothesis: Hypothesis, constraints: Constraints) -> Translation:
-        """The translation of one hypothesis, with its met and unmet required phrases."""
-        ids, read = hypothesis.ids, source[self.n_language_tokens :]
-        text = self.target.decode(ids).strip()  # a lone ▁ writes an extra space
-        tokens, source_tokens = self.target.tokens(ids), self.source.tokens(read)
-        loop = longest_loop(ids)
-        low, high = DEFAULT_RATIO if self.lengths is None else self.lengths.ratio
-        comparable = max(len(read), len(ids)) >= MIN_COMPARED_TOKENS
-        ratio = (len(ids) + 1) / (len(read) + 1)
-        translation = Translation(
-            text,
-            score=hypothesis.score,
-            log_probability=hypothesis.log_probability,
-            tokens=tuple(tokens),
-            source_tokens=tuple(source_tokens),
-            truncated=hypothesis.truncated,
-            repetitive=bool(loop) and loop > longest_loop(read),
-            too_short=comparable and ratio * RATIO_MARGIN < low,
-            too_long=comparable and ratio > high * RATIO_MARGIN,
-            copied=is_copy(source_tokens, tokens, text),
-            no_letters=bool(text) and not LETTER.search(text) and bool(LETTER.search(self.source.decode(read))),
-            empty=not text and bool(read),
-            unseen_length=self.lengths is not None and len(read) > self.lengths.longest,
-        )
-        pair = (source, tuple(ids))
-        if constraints.require:
-            met, unmet = constraints.met_and_unmet(self.target.decode(ids))
-            translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
-        if self.attention is not None:
-            translation = replace(translation, attention=self.attention[pair][:, self.n_language_tokens :])
-        if self.alignment is not None:
-            import numpy
-
-            from dragoman.translation.alignment import align, move_language_last
-
-            weights = move_language_last(self.alignment[pair], self.n_language_tokens)
-            links = tuple(align(weights, source_tokens, tokens))
-            without_end = numpy.asarray(weights)[:, : len(source_tokens)]
-            translation = replace(translation, alignment=links, alignment_weights=without_end)
-        return translation
-
-
-def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
-    """Whether a translation is a copy of the source; False for a few words, because names are copied correctly."""
-    if "".join(source) != "".join(target):
-        return False
-    return sum(LETTER.search(word) is not None for word in text.split()) >= MIN_COPIED_WORDS
-
-
 def block_diagonal(maps: Sequence[Any]) -> Any:
     """One attention map for a text in parts; tokens attend within their part only."""
     import numpy
@@ -186,20 +120,6 @@ def block_diagonal(maps: Sequence[Any]) -> Any:
     return full
 
 
-def longest_loop(tokens: Sequence[int], longest_period: int = 8) -> int:
-    """Length of the longest run of tokens that repeats a sequence four times or more, or 0."""
-    found = 0
-    if len(tokens) - len(set(tokens)) < 6:  # nearly every text has fewer repeats, and a loop of 8 tokens has at least 6
-        return found
-    for period in range(1, longest_period + 1):
-        run = 0
-        for one, other in zip(tokens, tokens[period:], strict=False):
-            run = run + 1 if one == other else 0
-            if run + period >= max(8, 4 * period):
-                found = max(found, run + period)
-    return found
-
-
 def join_texts(layouts: Sequence[Layout], translations: Sequence[Translation]) -> list[Translation]:
     """The translation of each text, from the translations of its segments."""
     found = iter(translations)
@@ -208,7 +128,7 @@ def join_texts(layouts: Sequence[Layout], translations: Sequence[Translation]) -
 
 def join_translations(layout: Layout, segments: Sequence[Translation]) -> Translation:
     """The translation of a text from those of its segments; its alternatives are the next best of each."""
-    if layout.lines == ONE_SEGMENT:
+    if layout is WHOLE or layout.lines == ONE_SEGMENT:
         return segments[0]
     ranked = [(best, *best.alternatives) for best in segments]
     n_ranks = max(map(len, ranked), default=1)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from dragoman.engines.forced import EncodedPairs
 from dragoman.errors import DragomanError, SearchError
-from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search
+from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search, StopFlag
 from dragoman.text.trees.dependency import TreeAligner
+from dragoman.translation.overlap import blocks_of, overlap
 from dragoman.translation.result import Scored
 from dragoman.translation.segmentation import Ids
 from dragoman.translation.source_ids import encode_sources
@@ -32,19 +34,41 @@ def score_pairs(
 
     `to` is the target language of all pairs, or of each, for a multilingual model.
     """
-    engine, done = translator.engines.forced(exact=True), 0
+    engine, stop = translator.engines.forced(exact=True), StopFlag()
     pairs = pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
-    for window, pair_error in pair_windows(pairs, (batch or engine.batch) * WINDOW_BATCHES):
-        sources, tree_error = encode_sources(translator, [source for source, _ in window], trees, to, done)
-        encoded, error = encode_window(translator, window[: len(sources)], sources, before + done)
-        rows = engine.log_probabilities(encoded, batch)
-        for (_, ids), row in zip(encoded, rows, strict=True):
+    windows = encoded_windows(translator, pairs, (batch or engine.batch) * WINDOW_BATCHES, trees, before, to)
+
+    def work(encoded: EncodedPairs) -> list[list[float]]:
+        return engine.log_probabilities(encoded, batch, stop)
+
+    for encoded, rows in overlap(windows, work, stop.set):
+        tokens = translator.target.tokens_many([ids for _, ids in encoded])
+        for names, row in zip(tokens, rows, strict=True):
             total = sum(row)
-            tokens = (*translator.target.tokens(ids), "</s>")
-            yield Scored(total / search.normalizer(len(row)), total, tokens, tuple(row))
-        if error := error or tree_error or pair_error:
-            raise error
-        done += len(window)
+            yield Scored(total / search.normalizer(len(row)), total, (*names, "</s>"), tuple(row))
+
+
+def encoded_windows(
+    translator: Translator,
+    pairs: Iterable[object],
+    max_pairs: int,
+    trees: TreeAligner | None = None,
+    before: int = 0,
+    to: str | list[str] | None = None,
+) -> Iterator[list[tuple[Ids, Ids]] | None]:
+    """The ids of at most `max_pairs` pairs at a time; None for an empty block."""
+    done = 0
+    for block in blocks_of(pairs):
+        first = done
+        for window in pair_windows(block, max_pairs):
+            sources, tree_error = encode_sources(translator, [source for source, _ in window], trees, to, done)
+            encoded, error = encode_window(translator, window[: len(sources)], sources, before + done)
+            yield encoded
+            if error := error or tree_error:
+                raise error
+            done += len(window)
+        if done == first:
+            yield None
     if isinstance(to, list) and len(to) > done:
         raise SearchError(
             f"`to` has {plural(len(to), 'language')} for {plural(done, 'pair')}; give one for each",
@@ -74,23 +98,23 @@ def encode_window(
     return encoded, None
 
 
-def pair_windows(pairs: Iterable[object], max_pairs: int) -> Iterator[tuple[list[Pair], DragomanError | None]]:
-    """Lists of at most `max_pairs` pairs, with a bounded total size, and the error of the next pair, if any."""
+def pair_windows(pairs: Iterable[object], max_pairs: int) -> Iterator[list[Pair]]:
+    """Lists of at most `max_pairs` pairs, with a bounded total size; the pairs before an invalid one come first."""
     window: list[Pair] = []
     size = 0
     for each in pairs:
         try:
             pair = parse_pair(each)
-        except SearchError as error:
-            yield window, error
-            return
+        except SearchError:
+            yield window
+            raise
         window.append(pair)
         size += len(pair[0]) + len(pair[1])
         if len(window) == max_pairs or size > WINDOW_CHARACTERS:
-            yield window, None
+            yield window
             window, size = [], 0
     if window:
-        yield window, None
+        yield window
 
 
 def parse_pair(pair: object) -> tuple[str, str]:

@@ -8,8 +8,10 @@ possible.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from dragoman.text import Tokenizer
@@ -43,7 +45,10 @@ class Layout(NamedTuple):
     @property
     def n_segments(self) -> int:
         """The number of segments in all lines."""
-        return sum(line.n_segments for line in self.lines)
+        return sum([line.n_segments for line in self.lines])
+
+
+WHOLE: Final = Layout()
 
 
 @dataclass(frozen=True)
@@ -63,48 +68,47 @@ class Segmenter:
         self, texts: Sequence[str], split: SplitMode = "auto", max_characters: int | None = None
     ) -> tuple[list[Layout], list[str]]:
         """The layout of each text, and the segments of all texts in order; none is longer than `max_characters`."""
-        layouts: list[Layout] = []
-        segments: list[str] = []
-        for text in texts:
-            lines: list[LineLayout] = []
-            blank: list[str] = []  # joined once: a text may have a million empty lines
-            for raw in text.splitlines(keepends=True):
-                before = self.before_line(raw, split)
-                content = raw[len(before) :].rstrip()
-                if not content:
-                    blank.append(raw)
-                    continue
-                if max_characters is None:
-                    found = self.split_line(content, split)
-                else:
-                    pieces = split_characters(content, max(max_characters, LONG_LINE))
-                    found = [segment for piece in pieces for segment in self.split_line(piece, split)]
-                    found = [part for segment in found for part in split_characters(segment, max_characters)]
-                segments += found
-                lines.append(LineLayout("".join(blank) + before, len(found), raw[len(before) + len(content) :]))
-                blank.clear()
-            if blank:
-                lines.append(LineLayout("".join(blank), 0, ""))
-            layouts.append(Layout(tuple(lines)))
-        return layouts, segments
-
-    @staticmethod
-    def before_line(raw: str, split: SplitMode) -> str:
-        """The white space and the bullet before the text of a line; without splitting, bullets are text."""
-        found = BEFORE_LINE.match(raw) if split != "never" else None
-        return found[0] if found else raw[: len(raw) - len(raw.lstrip())]
+        lines = [text_lines(text, split) for text in texts]
+        contents: list[str] = []
+        for text, of_text in zip(texts, lines, strict=True):
+            contents += [text] if of_text is None else [content for _, content, _ in of_text if content]
+        found = self.split_lines(contents, split, max_characters)
+        each, layouts = iter(found), list[Layout]()
+        for of_text in lines:
+            if of_text is None:
+                n = len(next(each))
+                layouts.append(WHOLE if n == 1 else Layout((LineLayout("", n, ""),)))
+                continue
+            counts = [len(next(each)) if content else 0 for _, content, _ in of_text]
+            layouts.append(Layout(tuple(LineLayout(b, n, a) for (b, _, a), n in zip(of_text, counts, strict=True))))
+        return layouts, [*chain.from_iterable(found)]
 
     def split_line(self, line: str, split: SplitMode = "auto") -> list[str]:
         """The segments of a line: itself, its sentences, or groups of neighboring sentences."""
+        return self.split_lines([line], split)[0]
+
+    def split_lines(
+        self, lines: Sequence[str], split: SplitMode = "auto", max_characters: int | None = None
+    ) -> list[list[str]]:
+        """The segments of each line; the sentences of all lines are encoded together, which is faster."""
+        if max_characters is not None:
+            pieces = [[*split_characters(line, max(max_characters, LONG_LINE))] for line in lines]
+            found = iter(self.split_lines([*chain.from_iterable(pieces)], split))
+            whole = ([*chain.from_iterable(islice(found, len(of_line)))] for of_line in pieces)
+            return [[part for one in segments for part in split_characters(one, max_characters)] for segments in whole]
         if split == "never":
-            return [line]
-        spans = sentence_spans(line, self.language)
-        if len(spans) < 2:
-            return [line]
+            return [[line] for line in lines]
+        spans = [sentence_spans(line, self.language) for line in lines]
+        several = [i for i, found in enumerate(spans) if len(found) > 1]
         if split == "auto" and None not in self.lengths:
-            counts = [len(ids) for ids in self.tokenizer.encode_many([line[start:end] for start, end in spans])]
-            spans = self._join(spans, counts)
-        return [line[start:end] for start, end in spans]
+            rows = self.tokenizer.encode_many([lines[i][start:end] for i in several for start, end in spans[i]])
+            counts = map(len, rows)
+            for i in several:
+                spans[i] = self._join(spans[i], [*islice(counts, len(spans[i]))])
+        segments = [[line] for line in lines]
+        for i in several:
+            segments[i] = [lines[i][start:end] for start, end in spans[i]]
+        return segments
 
     def _join(self, spans: Sequence[Span], counts: Sequence[int]) -> list[Span]:
         """Sentences of `counts` tokens, joined as long as training lines had as many sentences and tokens."""
@@ -137,22 +141,48 @@ class Segmenter:
         """
         found, encoded = iter(self.tokenizer.encode_many(segments)), list[list[Ids]]()
         new_layouts = list(layouts)
+        max_tokens = sys.maxsize if split == "never" else self.max_tokens
         for number, layout in enumerate(layouts):
             parts: list[Ids] = []
             lines: list[LineLayout] = []
             for line in layout.lines:
                 before = len(parts)
-                for _ in range(line.n_segments):
-                    ids = next(found)
-                    if split == "never" or len(ids) <= self.max_tokens:
-                        parts += [tuple(ids)] if ids else []
-                    else:
-                        parts += map(tuple, split_tokens(ids, self.tokenizer, self.max_tokens))
-                lines.append(line._replace(n_segments=len(parts) - before))
+                for ids in islice(found, line.n_segments):
+                    if len(ids) > max_tokens:
+                        parts += map(tuple, split_tokens(ids, self.tokenizer, max_tokens))
+                    elif ids:
+                        parts.append(tuple(ids))
+                if len(parts) - before != line.n_segments:
+                    line = line._replace(n_segments=len(parts) - before)
+                lines.append(line)
             encoded.append(parts)
             if len(parts) != layout.n_segments:
                 new_layouts[number] = Layout(tuple(lines))
         return new_layouts, encoded
+
+
+def text_lines(text: str, split: SplitMode) -> list[tuple[str, str, str]] | None:
+    """What is before each line of a text, its content, and what is after it; blank lines are before the next one.
+
+    None if the text is one line without anything around it, as nearly every text is. Without splitting, bullets are
+    content.
+    """
+    if text[:1].isalnum() and text.rstrip() is text and len(text.splitlines()) == 1:
+        return None
+    lines: list[tuple[str, str, str]] = []
+    blank: list[str] = []  # joined once: a text may have a million empty lines
+    for raw in text.splitlines(keepends=True):
+        found = BEFORE_LINE.match(raw) if split != "never" else None
+        before = found[0] if found else raw[: len(raw) - len(raw.lstrip())]
+        content = raw[len(before) :].rstrip()
+        if not content:
+            blank.append(raw)
+            continue
+        lines.append(("".join(blank) + before, content, raw[len(before) + len(content) :]))
+        blank.clear()
+    if blank:
+        lines.append(("".join(blank), "", ""))
+    return lines
 
 
 def split_tokens(ids: list[int], tokenizer: Tokenizer, max_tokens: int) -> list[list[int]]:

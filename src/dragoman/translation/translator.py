@@ -182,7 +182,9 @@ class Translator:
         constraints: Sequence[Constraints | None] | None = None,
         stop: StopFlag | None = None,
     ) -> Iterator[Translation]:
-        """Translate texts one by one, in order and with bounded memory: a window of them is read ahead and sorted.
+        """Translate texts one by one, in order and with bounded memory: windows of them are read ahead and sorted.
+
+        While one window is searched in a thread, the one before it is returned, and the one after it is read.
 
         `search` and the fields of `Search` (`beam` to `sampling`) set the search; `n_best` alone widens the beam.
         Line breaks and indentation are kept. `split`: "auto" splits lines into sentences, and joins neighboring ones as

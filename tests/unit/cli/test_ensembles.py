@@ -101,7 +101,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ),
         (
             ["evaluate", "--hypothesis", "test.de", "--reference", "test.de", "--with", "one"],
-            "--with has no effect: an ensemble needs MODEL",
+            "--with has no effect: it needs MODEL",
         ),
         (["translate", "one", "test.en", "--with", "two", "--mean", "x"], "'x' is not one of 'probabilities'"),
     ],

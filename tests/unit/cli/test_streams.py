@@ -18,6 +18,7 @@ from command_line import run_command
 from dragoman.cli import decode_argument
 from dragoman.cli.input import check_uncompressed, parse_path, read_available, stream_lines
 from dragoman.cli.output import open_output, resolve_output
+from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError, OutputError
 from raising import raises
 from tiny_model import write_tiny_model
@@ -83,6 +84,18 @@ def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
         writer.start()
         assert b"".join(read_available(source)) == b"seven\n"
         writer.join()
+
+
+def test_an_empty_block_comes_before_a_pipe_is_waited_for() -> None:
+    ours, theirs = os.pipe()
+    with os.fdopen(ours, "rb", buffering=0) as source:
+        blocks = split_lines(Path("pipe"), read_available(source))
+        os.write(theirs, b"one\ntw")
+        assert [next(blocks), next(blocks)] == [["one"], []]
+        os.write(theirs, b"o\n")
+        assert [next(blocks), next(blocks)] == [["two"], []]
+        os.close(theirs)
+        assert [*filter(None, blocks)] == []
 
 
 @pytest.mark.parametrize(

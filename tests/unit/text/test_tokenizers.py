@@ -105,6 +105,15 @@ def test_a_line_stays_a_line_whatever_bytes_a_model_writes(tokenizer: Tokenizer)
     assert tokenizer.decode(byte_ids("a\n\x00\tb~")) == "ab~"
 
 
+def test_many_rows_are_decoded_as_each_is(tokenizer: Tokenizer) -> None:
+    rows = [tokenizer.encode(text) for text in ("the old box", "", "中 é▁x", "a")] + [[4 + 0xE4], [*range(300)]]
+    assert tokenizer.decode_many(rows) == [tokenizer.decode(row) for row in rows]
+    assert tokenizer.tokens_many(rows) == [tuple(tokenizer.tokens(row)) for row in rows]
+    for wrong in (-1, tokenizer.vocabulary_size):
+        with raises(TextError, "unknown_id", f"id {wrong} "):
+            tokenizer.decode_many([[5, 6], [5, wrong]])
+
+
 def test_decode_skips_the_special_ids_and_shows_what_is_unknown(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("the box")
     assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "the box"

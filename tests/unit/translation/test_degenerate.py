@@ -8,9 +8,10 @@ import pytest
 
 from dragoman import Translator
 from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import Hypothesis, Search
+from dragoman.search.types import Hypothesis
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.result import Assembly, Translation
+from dragoman.translation.assembly import Assembly
+from dragoman.translation.result import Translation
 from tiny_model import write_tiny_model
 
 # pairs of about equal length, none with more than 30 tokens
@@ -23,10 +24,10 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def flags(translator: Translator, source: str, output: str, lengths: LineLengths | None = KNOWN) -> tuple[str, ...]:
-    assembly = Assembly(translator.source, translator.target, Search(), lengths=lengths)
+    assembly = Assembly(translator.source, translator.target, lengths=lengths)
     ids = tuple(translator.source.encode(source))
     hypothesis = Hypothesis(translator.target.encode(output), -1.0, -1.0)
-    found = assembly.segment(ids, [hypothesis], Constraints())
+    (found,) = assembly.translations([(ids, [hypothesis], Constraints())])
     if set(found.flags) - {"unseen_length", "empty"}:
         assert found.confidence <= 0.1
     return found.flags

@@ -124,7 +124,7 @@ def test_what_cannot_be_asked_is_refused_at_once(learned: Translator, settings: 
         learned.stream_scores([], **settings)  # type: ignore[arg-type]
 
 
-def test_a_window_is_read_ahead_and_no_more(learned: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_windows_are_read_ahead_and_no_more(learned: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "WINDOW_CHARACTERS", 30)
     taken = 0
 
@@ -136,7 +136,7 @@ def test_a_window_is_read_ahead_and_no_more(learned: Translator, monkeypatch: py
 
     found = learned.stream_scores(pairs(), batch=2)
     next(found)
-    assert taken == 6  # 36 characters, fewer than the 32 pairs of 16 batches
+    assert taken == 12  # windows of 36 characters, fewer than the 32 pairs of 16 batches
 
 
 def test_memory_does_not_grow_with_the_pairs(learned: Translator) -> None:

@@ -7,11 +7,16 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, NAME, examples
 
 
-@click.command(name="import", epilog=examples("dragoman import opus-mt-en-de --out en-de"))
-@click.argument("path", type=FILE)
+@click.command(
+    name="import",
+    epilog=examples(
+        "dragoman import opus-mt-en-de --out en-de", "dragoman import hf:Helsinki-NLP/opus-mt-en-de --out en-de"
+    ),
+)
+@click.argument("path", type=NAME)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--tokenizer", type=FILE,
               help="Subword model of the text, if PATH does not have it: sentencepiece, or subword-nmt codes. "
@@ -21,7 +26,7 @@ from dragoman.cli.options import FILE, examples
 @click.option("--one-target", is_flag=True,
               help="Opus-MT: the model has one target language, even with tokens such as >>fra<<.")  # fmt: skip
 def command(
-    path: Path,
+    path: str,
     out: Path,
     tokenizer: Path | None,
     target_tokenizer: Path | None,
@@ -30,7 +35,8 @@ def command(
 ) -> None:
     """Convert the model in PATH, which was trained with another toolkit.
 
-    PATH is an Opus-MT (Hugging Face Marian) or JoeyNMT directory, or a fairseq checkpoint. Models with parts that
+    PATH is an Opus-MT (Hugging Face Marian) or JoeyNMT directory, a fairseq checkpoint, or an Opus-MT model of the
+    Hugging Face Hub, which is downloaded first. Models with parts that
     Dragoman does not support are rejected, and nothing is written.
     """
     result = api.import_model(

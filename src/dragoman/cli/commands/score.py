@@ -14,7 +14,14 @@ from dragoman.cli.input import STDIN, check_readable, parse_path, prompt_termina
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.sentence_options import check_pair_options
-from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
+from dragoman.cli.output import (
+    LineReporter,
+    flush_before_waiting,
+    open_output,
+    parse_output,
+    resolve_output,
+    should_report,
+)
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import parse_tsv_line
@@ -110,6 +117,7 @@ def command(
         blocks = stream_pairs(*sides) if plain else read_pair_files(sides, corpora)
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
+    from dragoman.translation.overlap import Blocks
     from dragoman.translation.translator import Translator
 
     translator = Translator.load(directory, **engine, **models)
@@ -124,13 +132,12 @@ def command(
     options: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": aligner, "batch": batch, "to": to}
     prompt_terminal([] if plain else sides, "Type a sentence, a tab and its translation; Ctrl-D ends.")
     with open_output(place) as (into, done), report:
-        for pairs in blocks:
-            for scored in translator.stream_scores(pairs, before=report.done, **options):
-                report.count(scored)
-                into.write(format_json(scored, report.done) if as_json else f"{getattr(scored, show):.4f}\n".encode())
-                if report.done % 64 == 0:
-                    into.flush()
-            into.flush()
+        for scored in translator.stream_scores(Blocks(flush_before_waiting(into, blocks)), **options):
+            report.count(scored)
+            into.write(format_json(scored, report.done) if as_json else f"{getattr(scored, show):.4f}\n".encode())
+            if report.done % 64 == 0:
+                into.flush()
+        into.flush()
         if aligner is not None:
             aligner.check_finished()
         done()

@@ -13,7 +13,14 @@ from dragoman.cli.input import check_readable, parse_path, prompt_terminal, stre
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
-from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
+from dragoman.cli.output import (
+    LineReporter,
+    flush_before_waiting,
+    open_output,
+    parse_output,
+    resolve_output,
+    should_report,
+)
 from dragoman.data.corpora.compression import check_file
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import DataError
@@ -180,17 +187,14 @@ def command(
     options = {"search": search, "prefix": prefix, "alignment": alignments, "trees": aligner, "to": to, **settings}
     prompt_terminal(sources, "Type a sentence and press Enter; Ctrl-D ends.")
     with open_output(place) as (target, done), report:
-        for found in [sentences] if texts else stream_lines(sources):
-            found, constraints, wrong = line_constraints.take(found)
-            for translation in translator.stream(found, **options, **constraints):
-                report.count(translation)
-                line_constraints.warn(translation, report.done)
-                target.write(show.lines(translation, report.done))
-                if report.done % 64 == 0:
-                    target.flush()
-            target.flush()
-            if wrong is not None:
-                raise wrong
+        blocks = flush_before_waiting(target, [sentences] if texts else stream_lines(sources))
+        for translation in line_constraints.stream(translator, blocks, options):
+            report.count(translation)
+            line_constraints.warn(translation, report.done)
+            target.write(show.lines(translation, report.done))
+            if report.done % 64 == 0:
+                target.flush()
+        target.flush()
         if aligner is not None:
             aligner.check_finished()
         line_constraints.check_all_used()
@@ -217,6 +221,11 @@ def make_search(nbest: int, beam: int | None, sampling: Sampling | None, setting
     )
 
 
+def one_line(text: str) -> str:
+    """A text without line ends."""
+    return text.translate(LINE_ENDS) if "\n" in text or "\r" in text else text
+
+
 class Columns:
     """Format a translation as columns or JSON."""
 
@@ -229,12 +238,12 @@ class Columns:
         if self.as_json:
             return self._json(translation, number)
         if self.plain:
-            return f"{translation.text.translate(LINE_ENDS)}\n".encode()
+            return f"{one_line(translation.text)}\n".encode()
         return "".join(self._line(one, number) for one in (translation, *translation.alternatives)).encode()
 
     def _line(self, one: Any, number: int) -> str:
         cells = [str(number)] if self.numbered else []
-        cells.append(one.text.translate(LINE_ENDS).replace("\t", " "))
+        cells.append(one_line(one.text).replace("\t", " "))
         if self.scores:
             cells.append(f"{one.score:.4f}")
         if self.alignments:

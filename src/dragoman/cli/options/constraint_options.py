@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,10 @@ from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
 from dragoman.values import plural, render_value
+
+if TYPE_CHECKING:
+    from dragoman.translation.result import Translation
+    from dragoman.translation.translator import Translator
 
 MAX_WARNINGS = 5  # number of lines with unmet phrases to report; --json has them all
 CONSTRAINT_OPTIONS = [
@@ -102,6 +106,21 @@ class LineConstraints:
                 code="count_mismatch",
             )
         return texts[: len(found)], {**self.all, "constraints": found}, wrong
+
+    def stream(
+        self, translator: Translator, blocks: Iterable[list[str]], options: Mapping[str, Any]
+    ) -> Iterator[Translation]:
+        """The translations of blocks of lines, under the constraints of each line."""
+        from dragoman.translation.overlap import Blocks
+
+        if self.each is None:
+            yield from translator.stream(Blocks(blocks), **options, **self.all)
+            return
+        for block in blocks:
+            lines, constraints, wrong = self.take(block)
+            yield from translator.stream(lines, **options, **constraints)
+            if wrong is not None:
+                raise wrong
 
     def check_all_used(self) -> None:
         """Raise if constraints are left over."""

@@ -172,10 +172,13 @@ def read_line_blocks(
 def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
     """The lines in blocks of bytes, yielded as each block arrives; `path` is for messages.
 
-    All lines before an unreadable one are yielded before the error.
+    All lines before an unreadable one are yielded before the error. An empty block is passed on as an empty list.
     """
     number, rest = 0, b""
     for block in blocks:
+        if not block:
+            yield []
+            continue
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block
