@@ -89,7 +89,7 @@ def main() -> None:
     translator = Translator.load(options.model, threads=options.threads)
     segments = read_document(data, "pages.docx").segments
     core = ModelTranslator(translator)
-    sentences = [unit.masked.text for segment in segments for unit in make_job(segment, core).units]
+    sentences = [unit.masked.text for segment in segments for unit in make_job(segment, core.split).units]
     spans = sum(len(segment.spans) for segment in segments)
     print(f"{len(data):,} bytes, {len(segments):,} paragraphs, {len(sentences):,} sentences, {spans:,} spans")
     list(translator.stream(sentences[:200], beam=options.beam))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from dragoman.text.sentences import simple_boundaries
 from dragoman.translation.result import Translation
@@ -55,3 +56,16 @@ class WordByWord:
 def backward(words: Sequence[str]) -> Sequence[int]:
     """The order of words from last to first."""
     return range(len(words) - 1, -1, -1)
+
+
+class Aligned:
+    """A translator for a server: words backward, with their alignment; it loses some unless they are required."""
+
+    def __init__(self, lost: Iterable[str] = ()) -> None:
+        self.lost, self.calls = frozenset(lost), list[dict[str, Any]]()
+
+    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+        self.calls.append(settings)
+        lost = self.lost - {source for source, _ in settings.get("terms", ())}
+        for text in texts:
+            yield WordByWord(order=backward).translation(text, lost, settings["alignment"])

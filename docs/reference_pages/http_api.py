@@ -45,6 +45,8 @@ def page() -> list[str]:
 
 def _operation(title: str, operation: dict[str, Any]) -> list[str]:
     blocks = [f"## {title}", *paragraphs(operation.get("description"))]
+    if parameters := operation.get("parameters"):
+        blocks += ["Query parameters:", _fields(_as_schema(parameters))]
     bodies: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for media, body in operation.get("requestBody", {}).get("content", {}).items():
         bodies.setdefault(repr(body["schema"]), (body["schema"], []))[1].append(f"`{media}`")
@@ -56,6 +58,11 @@ def _operation(title: str, operation: dict[str, Any]) -> list[str]:
         for status, response in operation["responses"].items()
     ]
     return [*blocks, table(["status", "meaning", "body"], rows)]
+
+
+def _as_schema(parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    fields = {one["name"]: one["schema"] | {"description": one.get("description", "")} for one in parameters}
+    return {"properties": fields, "required": [one["name"] for one in parameters if one.get("required")]}
 
 
 def _content(response: dict[str, Any]) -> str:

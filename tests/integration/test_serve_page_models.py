@@ -53,7 +53,7 @@ def test_chinese_two_models_and_a_telephone(tmp_path: Path) -> None:
     service = Service({name: replace(MODEL, name=name) for name in ("first", "second")}, Limits())
     options = ("--accept-lang=zh-CN,en", "--lang=zh-CN", "--window-size=500,900")
     found = drive(service, script, tmp_path, *options, query="")
-    assert found["words"] == ["原文", "译文", "zh-CN", "输入或粘贴文字"]
+    assert found["words"] == ["原文", "译文", "zh-CN", "输入或粘贴文字，或拖入文件"]
     assert found["models"] == ["英语 → 德语 (first)", "英语 → 德语 (second)"]
     assert found["model"] == "second"
     assert found["wide"][0] <= found["wide"][1]

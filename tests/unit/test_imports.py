@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "evaluation": LOADS | {"data", "nn", "models", "search", "engines", "translation"},
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
     "documents": LOADS | {"data", "search", "engines", "translation"},  # no torch
-    "serve": LOADS | {"models", "search", "engines", "translation"},
+    "serve": LOADS | {"models", "search", "engines", "translation", "documents"},
     "conversion": LOADS | {"nn", "models", "search", "engines", "translation"},  # exports are verified by translating
     "distillation": LOADS | {"data", "models", "search", "engines", "training", "translation"},
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},

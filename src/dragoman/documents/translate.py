@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -21,6 +22,20 @@ from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE
 
 TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
+Split = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True)
+class SentenceRequest:
+    """Sentences to translate; a translation must have those of the `required` words that its source has."""
+
+    texts: list[str]
+    alignment: bool
+    required: Sequence[str] | None = None
+
+
+# Yields requests, receives the translations (None if words cannot be required), and returns the report.
+Steps = Generator[SentenceRequest, Iterable[Translation] | None, Report]
 
 
 def translate_segments(
@@ -36,58 +51,93 @@ def translate_segments(
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     Sentences that `memory` has are taken from there.
     """
-    jobs = [make_job(segment, translator, align) if segment.translate else None for segment in segments]
-    if memory is not None:
-        prefill([job for job in jobs if job is not None], memory)
-    units = [
-        unit for job in jobs if job is not None for unit in job.units if unit.translate and unit.translation is None
-    ]
+    work = SegmentTranslation(segments, translator.split, align, memory)
     if reporter is not None:
-        reporter.start_stage(name, len(units), "sentences")
-    failed = []
-    for unit, translation in translate_units(units, translator):
-        if not unit.accept(translation):
-            failed.append(unit)
-        if reporter is not None:
-            reporter.advance()
-    retry(failed, translator)
-    return Report(
-        [
-            SegmentResult(segment) if job is None else assemble(segment, job)
-            for segment, job in zip(segments, jobs, strict=True)
-        ]
-    )
+        reporter.start_stage(name, len(work.units), "sentences")
+    steps = work.steps((lambda: None) if reporter is None else reporter.advance)
+    found: Iterable[Translation] | None = None
+    while isinstance(step := next_step(steps, found), SentenceRequest):
+        if step.required is None:
+            found = translator.stream(step.texts, step.alignment)
+        else:
+            found = translator.stream_requiring(step.texts, step.required, step.alignment)
+    return step
 
 
-def translate_units(units: Sequence[Unit], translator: SentenceTranslator) -> Iterator[tuple[Unit, Translation]]:
-    """Units with their translations; only those with markup inside need an alignment, which takes time."""
-    for marked in (False, True):
-        chosen = [unit for unit in units if unit.marked is marked]
-        if chosen:
-            yield from zip(chosen, translator.stream([unit.masked.text for unit in chosen], marked), strict=True)
+def next_step(steps: Steps, found: Iterable[Translation] | None) -> SentenceRequest | Report:
+    """The next request of a translation, given the translations of the last one; the report at the end."""
+    try:
+        return steps.send(found)
+    except StopIteration as end:
+        report: Report = end.value
+        return report
 
 
-def retry(failed: Sequence[Unit], translator: SentenceTranslator) -> None:
+class SegmentTranslation:
+    """The translation of segments, step by step; whoever runs the steps translates the sentences."""
+
+    def __init__(
+        self, segments: Sequence[Segment], split: Split, align: bool = False, memory: Memory | None = None
+    ) -> None:
+        self.segments = segments
+        self.jobs = [make_job(segment, split, align) if segment.translate else None for segment in segments]
+        jobs = [job for job in self.jobs if job is not None]
+        if memory is not None:
+            prefill(jobs, memory)
+        self.units = [unit for job in jobs for unit in job.units if unit.translate and unit.translation is None]
+
+    def steps(self, advance: Callable[[], None] = lambda: None) -> Steps:
+        """Translate all sentences, retry those whose masks were lost, and assemble; `advance` counts sentences."""
+        failed = []
+        for units in group_by_markup(self.units):
+            found = yield request_of(units)
+            for unit, translation in zip(units, found or (), strict=True):
+                if not unit.accept(translation):
+                    failed.append(unit)
+                advance()
+        yield from retry(failed)
+        return Report(
+            [
+                SegmentResult(segment) if job is None else assemble(segment, job)
+                for segment, job in zip(self.segments, self.jobs, strict=True)
+            ]
+        )
+
+
+def group_by_markup(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Units without and with markup inside; only the latter need an alignment, which takes time."""
+    groups = [[unit for unit in units if unit.marked is marked] for marked in (False, True)]
+    return [group for group in groups if group]
+
+
+def request_of(units: Sequence[Unit]) -> SentenceRequest:
+    """The request for units that are all marked, or all not."""
+    return SentenceRequest([unit.masked.text for unit in units], units[0].marked)
+
+
+def retry(failed: Sequence[Unit]) -> Generator[SentenceRequest, Iterable[Translation] | None, None]:
     """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
     failed = [unit for unit in failed if unit.masked.masks]
     first = {id(unit): unit.masked for unit in failed}
     for unit in failed:
         unit.masked, unit.retried = remask(unit.masked), True
     left = []
-    for unit, translation in translate_units(failed, translator):
-        if not unit.accept(translation):
-            unit.masked = first[id(unit)]
-            left.append(unit)
+    for units in group_by_markup(failed):
+        found = yield request_of(units)
+        for unit, translation in zip(units, found or (), strict=True):
+            if not unit.accept(translation):
+                unit.masked = first[id(unit)]
+                left.append(unit)
     if not left:
         return
     words = sorted({mask.word for unit in left for mask in unit.masked.masks})
     aligned = any(unit.marked for unit in left)
-    required = translator.stream_requiring([unit.masked.text for unit in left], words, aligned)
+    required = yield SentenceRequest([unit.masked.text for unit in left], aligned, words)
     for unit, translation in zip(left, required or (), strict=False):
         unit.accept(translation)
 
 
-def make_job(segment: Segment, translator: SentenceTranslator, align: bool = False) -> Job:
+def make_job(segment: Segment, split: Split, align: bool = False) -> Job:
     """Mask a segment and split it into units; with `align`, all of them are aligned."""
     segment = protect_placeholders(segment)
     protected = sorted(
@@ -96,7 +146,7 @@ def make_job(segment: Segment, translator: SentenceTranslator, align: bool = Fal
     masked = mask_text(segment.text, protected, segment.numbers)
     edges, points = find_markup(segment, masked)
     units, place = list[Unit](), 0
-    for start, end in sentence_ranges(masked.text, translator):
+    for start, end in sentence_ranges(masked.text, split):
         unit = cut(masked, start, end)
         inside = bisect_right(edges, start) < bisect_left(edges, end)
         marked = align or inside or bisect_left(points, start) < bisect_right(points, end)
@@ -122,14 +172,14 @@ def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[i
     return sorted(edges), sorted(points)
 
 
-def sentence_ranges(text: str, translator: SentenceTranslator) -> Iterator[Range]:
+def sentence_ranges(text: str, split: Split) -> Iterator[Range]:
     """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
     start = 0
     for line in chain.from_iterable(map(TAB.split, text.splitlines(keepends=True))):
         bullet = BEFORE_LINE.match(line)
         if bullet is not None and (content := line[bullet.end() :].rstrip()):
             place = start + bullet.end()
-            for sentence in translator.split(content):
+            for sentence in split(content):
                 place = text.index(sentence, place)
                 yield place, place + len(sentence)
                 place += len(sentence)

@@ -10,7 +10,9 @@ from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp
 
 from dragoman import __version__
+from dragoman.serve.api.documents import document_router
 from dragoman.serve.api.libretranslate import libretranslate_router
+from dragoman.serve.api.libretranslate_files import libretranslate_file_router
 from dragoman.serve.api.routes import api_router
 from dragoman.serve.errors import add_handlers
 from dragoman.serve.http.access import Access
@@ -28,7 +30,9 @@ def create_app(
     """Create the application of a service."""
     app = FastAPI(title="Dragoman", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
     app.include_router(api_router(service))
+    app.include_router(document_router(service))
     app.include_router(libretranslate_router(service))
+    app.include_router(libretranslate_file_router(service))
     router, page_paths = page_router()
     app.include_router(router)
     add_handlers(app)

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from dragoman.errors import DragomanError, SearchError, TextError, shortage
+from dragoman.errors import DocumentError, DragomanError, SearchError, TextError, shortage
 from dragoman.values import describe_value, suggest
 
 # English for the types and bounds of JSON Schema.
@@ -45,7 +45,8 @@ class RequestError(DragomanError):
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Basic realm="dragoman", charset="UTF-8"'
         detail: Any = {"code": self.code, "message": str(self)}
-        if path.endswith(LIBRETRANSLATE_PATHS) and not path.endswith("/v1/translate"):
+        own = path.endswith(LIBRETRANSLATE_PATHS) or "/download_file/" in path
+        if own and not path.endswith("/v1/translate"):
             detail = str(self)
         return JSONResponse({"error": detail}, self.status, headers)
 
@@ -64,7 +65,7 @@ def to_request_error(error: BaseException) -> RequestError:
             return error
         case TextError(code="detection_unavailable"):
             return RequestError(501, error.code, str(error))
-        case SearchError() | TextError():
+        case SearchError() | TextError() | DocumentError():
             return RequestError(422, error.code, str(error))
         case DragomanError():
             return RequestError(500, error.code, str(error))
@@ -80,8 +81,9 @@ def add_handlers(app: FastAPI) -> None:
 
     async def handle_validation(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        body = request.scope["route"].body_field.field_info.annotation
-        return validation_error(error.errors(), body).response(request.url.path)
+        route = request.scope["route"]
+        field = route.body_field or route.dependant.query_params[0]
+        return validation_error(error.errors(), field.field_info.annotation).response(request.url.path)
 
     async def handle_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -105,10 +107,10 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def validation_error(errors: Sequence[Mapping[str, Any]], body: type[BaseModel]) -> RequestError:
-    """Describe the first error of a request body, with the schema of `body`."""
+    """Describe the first error of a request body, or of the query, with the schema of `body`."""
     # a list that is too long is not a string either: report its length
     first = next((error for error in errors if error["type"] == "too_long"), errors[0])
-    location = [part for part in first["loc"] if part != "body"]
+    location = [part for part in first["loc"] if part not in ("body", "query")]
     kind, context = str(first["type"]), first.get("ctx") or {}
     if kind == "json_invalid":
         reason = str(context.get("error", "it ends too early")).strip(".")

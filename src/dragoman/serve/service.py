@@ -173,9 +173,13 @@ class Service:
         return found
 
     async def translate_sentences(
-        self, sentences: Sequence[str], settings: Sequence[BatchSettings], caller: Caller
+        self,
+        sentences: Sequence[str],
+        settings: Sequence[BatchSettings],
+        caller: Caller,
+        meter: Meter | None = None,
     ) -> list[Translation]:
-        """Queue sentences, and wait for their translations."""
+        """Queue sentences, and wait for their translations; `meter` has the costs of earlier ones of the request."""
         if not sentences:
             return []
         loop = asyncio.get_running_loop()
@@ -189,7 +193,7 @@ class Service:
             with suppress(RuntimeError):  # the event loop has closed
                 loop.call_soon_threadsafe(finish)
 
-        request = QueuedRequest(settings, sentences, on_done, caller.client, Meter(self.limits))
+        request = QueuedRequest(settings, sentences, on_done, caller.client, meter or Meter(self.limits))
         watch = asyncio.ensure_future(caller.disconnected())
         try:
             try:
@@ -233,11 +237,16 @@ class Service:
 
 def split_texts(segmenter: Segmenter, texts: Sequence[str], whole: bool) -> tuple[list[Layout], list[str]]:
     """Split texts into sentences that are not much longer than the model can translate at once."""
+    return segmenter.split_texts(texts, "never" if whole else "auto", max_sentence_characters(segmenter, texts))
+
+
+def max_sentence_characters(segmenter: Segmenter, texts: Sequence[str]) -> int:
+    """The characters of the longest sentence that is queued; the translator splits it further if needed."""
     size = sum(map(len, texts))
     limit = max(200, min(MAX_SENTENCE_BYTES, BYTES_PER_TOKEN * segmenter.max_tokens))
-    if size:  # in the worst case, a character has one token per byte
-        limit = max(50, limit * size // sum(len(text.encode()) for text in texts))
-    return segmenter.split_texts(texts, "never" if whole else "auto", limit)
+    if not size:
+        return limit
+    return max(50, limit * size // sum(len(text.encode()) for text in texts))  # at worst, each byte is a token
 
 
 def share_lengths(settings: BatchSettings, counts: Sequence[int]) -> list[BatchSettings]:

@@ -1,9 +1,9 @@
-"""The LibreTranslate API: plain text, with models chosen by language."""
+"""The LibreTranslate API: text and HTML, with models chosen by language."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -11,9 +11,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dragoman.documents.detect import FORMATS
+from dragoman.documents.formats.html import read_slots
+from dragoman.documents.spliced import SplicedText
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
+from dragoman.serve.documents import DocumentWork, document_text
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.http.access import check_token_field
 from dragoman.serve.http.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
@@ -27,6 +31,7 @@ from dragoman.serve.models.language_pairs import (
     served_languages,
     served_pairs,
 )
+from dragoman.serve.offload import offload
 from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Service
@@ -58,7 +63,7 @@ class LibreTranslateRequest(BaseModel):
     )
     source: str = Field(AUTO, description="Source language, or auto to detect it.")
     target: str = Field("", description="Target language.")
-    format: Literal["text", "html"] = Field("text", description="text; HTML is not supported yet.")
+    format: Literal["text", "html"] = Field("text", description="text, or html to keep markup.")
     alternatives: int = Field(0, ge=0, lt=MAX_BEAM, description="Number of alternative translations per text.")
     api_key: Any = Field("", description="API token, if the server requires one.")
 
@@ -105,15 +110,20 @@ def libretranslate_router(service: Service) -> APIRouter:
         """Translate with the fields of LibreTranslate; errors are {"error": "..."}."""
         form = await read_body(LibreTranslateRequest, request)
         check_token_field(request, form.api_key)
-        if form.format == "html":
-            message = "format=html is not supported yet; send plain text, with format=text"
-            raise RequestError(400, "unsupported_format", message)
         texts = [form.q] if isinstance(form.q, str) else form.q
         service.check_size(texts)  # before languages are detected
-        choices = await models_for_request(service, form, texts)
-        translations = await translate_texts(service, request, form, texts, choices)
-        fields: dict[str, Any] = {"translatedText": [translation.text for translation in translations]}
-        if form.alternatives:
+        fields: dict[str, Any] = {}
+        if form.format == "html":
+            pages = await offload(read_pages, texts)
+            choices = await models_for_request(
+                service, form.source, form.target, [document_text(page.segments) for page in pages]
+            )
+            translations = await translate_pages(service, request, pages, choices)
+        else:
+            choices = await models_for_request(service, form.source, form.target, texts)
+            translations = await translate_texts(service, request, form, texts, choices)
+        fields["translatedText"] = [translation.text for translation in translations]
+        if form.alternatives:  # HTML has none, as in LibreTranslate
             fields["alternatives"] = [[other.text for other in one.alternatives] for one in translations]
         if detected := [DetectedLanguage.of(choice.detected) for choice in choices if choice.detected is not None]:
             fields["detectedLanguage"] = [one.model_dump() for one in detected]
@@ -153,7 +163,7 @@ def libretranslate_router(service: Service) -> APIRouter:
         return {
             "apiKeys": service.needs_token,
             "charLimit": service.limits.max_characters,
-            "filesTranslation": False,
+            "filesTranslation": True,
             "frontendTimeout": TYPING_PAUSE,
             "keyRequired": service.needs_token,
             "language": {
@@ -161,14 +171,8 @@ def libretranslate_router(service: Service) -> APIRouter:
                 "target": to_language(target),
             },
             "suggestions": False,
-            "supportedFilesFormat": [],
+            "supportedFilesFormat": [suffix for one in FORMATS for suffix in one.suffixes],
         }
-
-    @router.post("/translate_file", include_in_schema=False)
-    async def translate_file() -> None:
-        """Reject file translation, which this server does not support."""
-        message = "this server does not translate files; send their text to /translate, or use dragoman translate"
-        raise RequestError(403, "unsupported_format", message)
 
     return router
 
@@ -184,12 +188,12 @@ def body_schema(body: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in ("application/json", FORM, MULTIPART)}}}
 
 
-async def models_for_request(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[ModelChoice]:
+async def models_for_request(service: Service, source: str, target: str, texts: Sequence[str]) -> list[ModelChoice]:
     """Choose the model for each text; without any language, the default model."""
-    if form.source != AUTO:
-        return [choose_model(service.models, form.source, form.target)] * len(texts)
-    if form.target:
-        return await asyncio.to_thread(choose_models, service.models, texts, form.target)
+    if source != AUTO:
+        return [choose_model(service.models, source, target)] * len(texts)
+    if target:
+        return await asyncio.to_thread(choose_models, service.models, texts, target)
     return [ModelChoice(service.default, None)] * len(texts)
 
 
@@ -202,12 +206,43 @@ async def translate_texts(
 ) -> list[Translation]:
     """Translate each text with its model; return the translations in order."""
     found: dict[int, Translation] = {}
-    for model, to in dict.fromkeys((choice.model, choice.to) for choice in choices):
-        here = [i for i, choice in enumerate(choices) if (choice.model, choice.to) == (model, to)]
-        settings = batch_settings(service, model, to, form.alternatives)
+    for choice, here in group_by_model(choices):
+        settings = batch_settings(service, choice.model, choice.to, form.alternatives)
         translations = await service.translate([texts[i] for i in here], settings, caller(request))
         found.update(zip(here, translations, strict=True))
     return [found[i] for i in range(len(texts))]
+
+
+def group_by_model(choices: Sequence[ModelChoice]) -> Iterator[tuple[ModelChoice, list[int]]]:
+    """Each model and target language, with the indices of its texts."""
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for i, choice in enumerate(choices):
+        groups.setdefault((choice.model, choice.to), []).append(i)
+    return ((choices[here[0]], here) for here in groups.values())
+
+
+def read_pages(texts: Sequence[str]) -> list[SplicedText]:
+    """Texts as HTML pages or fragments."""
+    return [SplicedText(text, read_slots(text)) for text in texts]
+
+
+async def translate_pages(
+    service: Service, request: Request, pages: Sequence[SplicedText], choices: Sequence[ModelChoice]
+) -> list[Translation]:
+    """Translate each page with its model; return the translated HTML in order."""
+    found: dict[int, Translation] = {}
+    for choice, here in group_by_model(choices):
+        settings = batch_settings(service, choice.model, choice.to, 0)
+        segments = [segment for i in here for segment in pages[i].segments]
+        work = await offload(DocumentWork.plan, service, segments, settings)
+        report = await work.translate(caller(request))
+        targets = [result.target for result in report.results]
+        start = 0
+        for i in here:
+            own = targets[start : start + len(pages[i].slots)]
+            found[i] = Translation(await offload(pages[i].splice, own))
+            start += len(own)
+    return [found[i] for i in range(len(pages))]
 
 
 def batch_settings(service: Service, model: str, to: str | None, alternatives: int) -> BatchSettings:

@@ -81,6 +81,7 @@ def api_router(service: Service) -> APIRouter:
             detection=detection_available(),
             beam=service.limits.beam,
             max_characters=service.limits.max_characters,
+            max_bytes=service.limits.max_bytes,
             max_beam=service.limits.max_beam,
         )
 

@@ -132,6 +132,7 @@ class ModelList(BaseModel):
     detection: bool = Field(description="Whether /detect is available.")
     beam: int = Field(description="Default beam size.")
     max_characters: int
+    max_bytes: int = Field(description="Maximum size of a request body, such as a document.")
     max_beam: int
 
 

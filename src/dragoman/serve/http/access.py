@@ -16,7 +16,12 @@ from dragoman.serve.errors import RequestError
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS: Final = ("0.0.0.0", "::")
 OPEN_PATHS: Final = ("/health", "/ready")  # probes send no token
-BODY_TOKEN_PATHS: Final = ("/translate", "/detect")  # LibreTranslate clients send the token in the body
+DOWNLOADS: Final = "/download_file/"  # translated files, at addresses that cannot be guessed
+BODY_TOKEN_PATHS: Final = (
+    "/translate",
+    "/detect",
+    "/translate_file",
+)  # LibreTranslate clients send the token in the body
 CHECK_KEY: Final = "dragoman.check_token_field"  # scope key: a function that checks the `api_key` of a body
 
 
@@ -39,7 +44,8 @@ class Access:
         if host is not None and not self.allows_host(host.decode("latin-1")):
             message = "the host name in the Host header is not allowed; restart the server with --allowed-host NAME"
             return RequestError(421, "host_not_allowed", message)
-        if not self.tokens or path in OPEN_PATHS or self._token_number(headers) is not None:
+        is_open = path in OPEN_PATHS or path.startswith(DOWNLOADS)
+        if not self.tokens or is_open or self._token_number(headers) is not None:
             return None
         return None if path in BODY_TOKEN_PATHS and b"authorization" not in headers else unauthorized()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from email import message_from_string
 from email.message import Message
 from typing import Any, Final
@@ -91,25 +92,41 @@ def parse_form(body: bytes) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in sent.items()}
 
 
+@dataclass(frozen=True)
+class SentFile:
+    """A file in a form."""
+
+    name: str
+    content: bytes
+
+
 def parse_multipart(body: bytes, content_type: str) -> dict[str, Any]:
     """Parse a multipart form, such as a browser's FormData; raise ValueError for files and malformed forms."""
+    fields = split_multipart(body, content_type)
+    if any(isinstance(value, SentFile) for value in fields.values()):
+        raise ValueError("not a field")
+    return dict(fields)
+
+
+def split_multipart(body: bytes, content_type: str) -> dict[str, str | SentFile]:
+    """Parse a multipart form with files; raise ValueError for malformed forms."""
     header = Message()
     header["Content-Type"] = content_type
     boundary = header.get_boundary()
-    if not boundary:
+    if not boundary or header.get_content_type() != MULTIPART:
         raise ValueError("no boundary")
     mark = b"\r\n--" + boundary.encode("ascii")
     first, *parts = (b"\r\n" + body).split(mark, MAX_PARTS + 1)
     if first.strip() or not parts or not parts[-1].startswith(b"--") or len(parts) > MAX_PARTS:
         raise ValueError("not a form")
-    fields: dict[str, Any] = {}
+    fields: dict[str, str | SentFile] = {}
     for part in parts[:-1]:
         head, blank, content = part.partition(b"\r\n\r\n")
         if not blank or len(head) > MAX_PART_HEADERS:
             raise ValueError("not a field")
         described = message_from_string(head.strip().decode("utf-8") + "\r\n\r\n")
-        name = described.get_param("name", header="content-disposition")
-        if not isinstance(name, str) or described.get_filename() is not None:
+        name, file = described.get_param("name", header="content-disposition"), described.get_filename()
+        if not isinstance(name, str):
             raise ValueError("not a field")
-        fields[name] = content.decode("utf-8")
+        fields[name] = content.decode("utf-8") if file is None else SentFile(file, content)
     return fields

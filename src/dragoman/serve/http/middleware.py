@@ -14,7 +14,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serve.errors import RequestError, to_request_error
-from dragoman.serve.http.access import CHECK_KEY, Access
+from dragoman.serve.http.access import CHECK_KEY, DOWNLOADS, Access
 from dragoman.serve.limits import (
     BODY_BYTES_PER_SECOND,
     BODY_SECONDS,
@@ -225,4 +225,6 @@ def own_path(scope: Scope) -> str:
 def known_path(scope: Scope, paths: Collection[str]) -> str:
     """The path of a request if the server has it, else "other": logs and metrics contain no text of clients."""
     path = own_path(scope)
+    if path.startswith(DOWNLOADS):
+        return DOWNLOADS + "{name}"
     return path if path in paths else "other"

@@ -116,13 +116,14 @@ def over_reply(size: int, limits: Limits) -> RequestError:
 
 
 class Meter:
-    """The work and the reply bytes of a request so far; raises when they exceed the limits."""
+    """The work, reply bytes and sentences of a request so far; raises when they exceed the limits."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits, self.work, self.bytes = limits, 0, 0
+        self.limits, self.work, self.bytes, self.sentences = limits, 0, 0, 0
 
     def add(self, translation: Translation, search: Search) -> None:
         """Count a translation."""
+        self.sentences += 1
         self.work += measure_work(translation, search)
         self.bytes += measure_bytes(translation)
         if self.bytes > self.limits.max_reply:

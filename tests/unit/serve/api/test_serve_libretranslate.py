@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib import parse, request
 
@@ -12,10 +13,14 @@ import pytest
 from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
+from dragoman.documents.files import translate_bytes
+from dragoman.serve.app import create_app
+from dragoman.serve.http.access import Access
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
 from dragoman.text.languages import detection
+from dragoman.translation.translator import Translator
 from serving import WHOLE_LINES, served
 
 GERMAN = "Das alte Haus auf dem Hügel wurde letztes Jahr verkauft."
@@ -115,7 +120,8 @@ def test_frontend_settings(pairs: TestClient, client: TestClient) -> None:
         "target": {"code": "fr", "name": "French"},
     }
     assert settings["charLimit"] == 5_000
-    assert not settings["apiKeys"] and not settings["keyRequired"] and not settings["filesTranslation"]
+    assert not settings["apiKeys"] and not settings["keyRequired"]
+    assert settings["filesTranslation"] and ".docx" in settings["supportedFilesFormat"]
     assert client.get("/frontend/settings").status_code == 200
 
 
@@ -133,7 +139,6 @@ def test_without_detection_everything_else_works(pairs: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        ({"q": "a", "format": "html"}, "format=html is not supported yet"),
         ({"q": "a", "format": "rtf"}, "format must be 'text' or 'html'; got str 'rtf'"),
         ({"source": "en"}, "the field 'q' is missing"),
         ({"q": "a", "alternatives": -1}, "alternatives must be an integer, at least 0"),
@@ -147,11 +152,76 @@ def test_errors_are_as_clients_expect(client: TestClient, body: Any, part: str) 
     assert client.post("/translate", content=b"\xff").status_code == 400
 
 
-def test_files_are_rejected(client: TestClient) -> None:
-    answer = client.post("/translate", files={"q": b"a"})  # a field that is a file
+def test_html_keeps_its_markup(pairs: TestClient) -> None:
+    asked = {"q": "<p class=x>a b</p>\n<p>c &amp; d<br>e</p>", "source": "en", "target": "fr", "format": "html"}
+    expected = "<p class=x>EN-FR A B</p>\n<p>EN-FR C &amp; D<br>EN-FR E</p>"
+    for sent in ({"json": asked}, {"data": asked}):
+        assert pairs.post("/translate", **sent).json() == {"translatedText": expected}  # type: ignore[arg-type]
+    pages = [f"<p>{ENGLISH}</p>", "<hr>", f'<a href="x">{GERMAN}</a>']
+    answer = pairs.post("/translate", json={"q": pages, "target": "fr", "format": "html", "alternatives": 1}).json()
+    assert answer["translatedText"][::2] == [
+        f"<p>EN-FR {ENGLISH.upper()}</p>",
+        f'<a href="x">DE-FR {GERMAN.upper()}</a>',
+    ]
+    assert answer["translatedText"][1] == "<hr>"
+    assert answer["alternatives"] == [[], [], []]
+    assert [one["language"] for one in answer["detectedLanguage"]][::2] == ["en", "de"]
+
+
+def test_html_of_a_real_model_is_that_of_the_document(real: TestClient, directory: Path) -> None:
+    page = "<p>the <b>old</b> box, <i>the hall</i></p><ul><li>seven boxes</ul>"
+    found = real.post("/translate", json={"q": page, "source": "en", "target": "de", "format": "html"}).json()
+    translator = Translator.load(directory, device="cpu", threads=1)
+    expected, _ = translate_bytes(translator, page.encode(), "page.html", "html", beam=4)
+    assert found == {"translatedText": expected.decode()}
+
+
+def test_files_are_translated_and_downloaded(pairs: TestClient) -> None:
+    sent = {"files": {"file": ("pagé.html", b"<p>a <br>b</p>")}, "data": {"source": "en", "target": "fr"}}
+    address = pairs.post("/translate_file", **sent).json()["translatedFileUrl"]  # type: ignore[arg-type]
+    assert address.startswith("http://testserver/download_file/")
+    answer = pairs.get(address)
+    assert answer.content == b"<p>EN-FR A <br>EN-FR B</p>"
+    assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''pag%C3%A9.fr.html"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    detected = {"files": {"file": ("a.txt", GERMAN.encode())}, "data": {"source": "auto", "target": "fr"}}
+    address = pairs.post("/translate_file", **detected).json()["translatedFileUrl"]  # type: ignore[arg-type]
+    assert pairs.get(address).text == f"DE-FR {GERMAN.upper()}"
+    assert "download_file" not in pairs.get("/metrics").text.replace("/download_file/{name}", "")
+    answer = pairs.get("/download_file/0123.a.txt")
+    assert (answer.status_code, type(answer.json()["error"])) == (404, str)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ({"data": {"source": "en"}}, 400),
+        ({"json": {"source": "en"}}, 400),
+        ({"files": {"file": (None, "no file")}}, 400),
+        ({"files": {"file": ("a.pdf", b"%PDF-1.7")}}, 422),
+        ({"files": {"file": ("a.txt", b"a")}, "data": {"source": "fr", "target": "ru"}}, 400),
+        ({"files": {"file": ("a.txt", b"a" * 5_001)}}, 413),
+    ],
+)
+def test_files_that_are_rejected(pairs: TestClient, sent: dict[str, Any], status: int) -> None:
+    answer = pairs.post("/translate_file", **sent)
+    assert (answer.status_code, type(answer.json()["error"])) == (status, str)
+
+
+def test_files_with_a_token() -> None:
+    service = pairs_service("en-de")
+    service.start()
+    with TestClient(create_app(service, access=Access(tokens=["secret"]))) as client:
+        file = {"file": ("a.txt", b"a")}
+        assert client.post("/translate_file", files=file, data={"api_key": "wrong"}).status_code == 401
+        address = client.post("/translate_file", files=file, data={"api_key": "secret"}).json()["translatedFileUrl"]
+        assert client.get(address).text == "EN-DE A"  # clients send no token for the address
+    service.close()
+
+
+def test_text_is_not_sent_as_a_file(client: TestClient) -> None:
+    answer = client.post("/translate", files={"q": b"a"})
     assert answer.status_code == 400 and "a form without files" in answer.json()["error"]
-    answer = client.post("/translate_file", files={"file": b"a"}, data={"source": "en", "target": "de"})
-    assert answer.status_code == 403 and "does not translate files" in answer.json()["error"]
 
 
 def test_errors_have_the_same_form_before_the_body_is_read(client: TestClient) -> None:

@@ -1,0 +1,204 @@
+"""Routes for documents: a file in, the translated file out, with a report of what needs a look."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
+from email.message import Message
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from dragoman.documents.detect import FORMATS
+from dragoman.documents.report import Report
+from dragoman.documents.review import entry
+from dragoman.documents.segment import Document, ReadOptions
+from dragoman.search.types import MAX_BEAM
+from dragoman.serve.api.routes import caller
+from dragoman.serve.api.schema import POST_ERRORS, SearchSettings
+from dragoman.serve.documents import DocumentWork, document_languages, file_name, read_sent_document, translated_name
+from dragoman.serve.errors import to_request_error
+from dragoman.serve.http.middleware import log_error
+from dragoman.serve.http.replies import JSON, to_json
+from dragoman.serve.offload import offload
+from dragoman.serve.service import Caller, Service
+
+BINARY: Final = "application/octet-stream"  # browsers must not show what clients have sent
+LINES: Final = "application/x-ndjson"
+FILE: Final = {"type": "string", "format": "binary"}
+REPORT_HEADER: Final = "Dragoman-Report"
+PROGRESS_SECONDS: Final = 0.25  # between two lines of progress
+
+
+class DocumentQuery(BaseModel):
+    """The parameters of a document; omitted ones have the server's defaults."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field("", description="File name; by default that of the Content-Disposition header.")
+    format: str | None = Field(
+        None, description=f"{', '.join(one.name for one in FORMATS)}; recognized by content and name by default."
+    )
+    model: str | None = Field(None, description="Name of a model in /v1/models; the first by default.")
+    to: str | None = Field(None, description="Target language, for a model with several.")
+    beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="Beam size, up to max_beam in /v1/models.")
+    retranslate: bool = Field(False, description="Replace translations that a PO, XLIFF or TMX file has already.")
+    report: Literal["header", "json", "review"] = Field(
+        "header",
+        description="header: reply with the file, and with counts in the header Dragoman-Report. json: reply with JSON "
+        "that has the file and the report. review: the same, with all segments and aligned words.",
+    )
+    progress: bool = Field(
+        False, description="Reply with lines of JSON: the progress while it is translated, then the reply or the error."
+    )
+
+
+class ReviewSegment(BaseModel):
+    """A segment that needs a look."""
+
+    segment: int = Field(description="Its number, from 1.")
+    key: str = Field(description="Where it is in the document.")
+    source: str
+    target: str | None = Field(description="Its translation; null if it was left in the source language.")
+    problem: str | None = Field(description="Why it, or a sentence of it, was left: placeholder_lost, markup_lost...")
+    flags: list[str]
+    unmet: list[str] = Field(description="Required phrases that are missing.")
+    unaligned: list[str] = Field(description="Tags whose words have no aligned translation.")
+    matches: list[dict[str, Any]] = Field(description="Matches in a translation memory; servers have none.")
+
+
+class DocumentReport(BaseModel):
+    """What happened to the segments of a document."""
+
+    segments: int
+    translated: int
+    from_memory: int = Field(description="Segments from a translation memory; servers have none.")
+    review: list[ReviewSegment]
+
+
+class SegmentView(BaseModel):
+    """A segment and its translation, for showing them side by side."""
+
+    key: str
+    source: str
+    target: str | None = None
+    review: bool = Field(description="Whether it needs a look.")
+    confidence: float | None = None
+    notes: list[str]
+    words: tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]] | None = Field(
+        None, description="Offsets of the words of source and target, and pairs of aligned words."
+    )
+
+
+class DocumentResponse(BaseModel):
+    """A translated document."""
+
+    model: str
+    name: str = Field(description="Name of the translated file.")
+    document: str = Field(description="The translated file, in Base64.")
+    report: DocumentReport
+    segments: list[SegmentView] | None = Field(None, description="All segments; with report=review.")
+
+
+BODY: Final = {"requestBody": {"required": True, "content": {BINARY: {"schema": FILE}}}}
+REPLY: Final[dict[str, Any]] = {
+    "description": "The file, or JSON.",
+    "content": {BINARY: {"schema": FILE}, LINES: {"schema": {"type": "string"}}},
+    "headers": {
+        REPORT_HEADER: {
+            "description": "JSON with the number of segments, of translated ones, and of those to review.",
+            "schema": {"type": "string"},
+        }
+    },
+}
+
+
+def document_router(service: Service) -> APIRouter:
+    """The routes for documents."""
+    router = APIRouter(tags=["documents"])
+
+    @router.post(
+        "/v1/documents",
+        response_model=DocumentResponse,
+        responses={200: REPLY, **POST_ERRORS},
+        openapi_extra=BODY,
+    )
+    async def translate_document(request: Request, query: Annotated[DocumentQuery, Query()]) -> Response:
+        """Translate a document, sent as the body. Its markup is kept; everything but its text stays as it is."""
+        settings = service.batch_settings(
+            SearchSettings.model_validate(query.model_dump(include={"model", "to", "beam"}))
+        )
+        name = file_name(query.name or sent_name(request))
+        options = ReadOptions(*document_languages(settings), query.retranslate)
+        document = await offload(read_sent_document, await request.body(), name, query.format, options, service.limits)
+        work = await offload(DocumentWork.plan, service, document.segments, settings, query.report == "review")
+        result = translated_name(name, settings)
+        if query.progress:
+            reply = json_reply(work, document, result, caller(request), query.report)
+            return StreamingResponse(progress_lines(work, reply), media_type=LINES, headers={"X-Accel-Buffering": "no"})
+        if query.report != "header":
+            return Response(await json_reply(work, document, result, caller(request), query.report), media_type=JSON)
+        report = await work.translate(caller(request))
+        counts = {"segments": len(report.results), "translated": report.translated}
+        counts["review"] = sum(one.needs_review for one in report.results)
+        return file_reply(await offload(write_document, document, report), result, {REPORT_HEADER: to_json(counts)})
+
+    return router
+
+
+def sent_name(request: Request) -> str:
+    """The file name in the Content-Disposition header; empty if there is none."""
+    sent, header = request.headers.get("content-disposition", ""), Message()
+    with suppress(UnicodeDecodeError):  # many clients send UTF-8, although headers are Latin-1
+        sent = sent.encode("latin-1").decode("utf-8")
+    header["Content-Disposition"] = sent
+    return header.get_filename() or ""
+
+
+def write_document(document: Document, report: Report) -> bytes:
+    """The translated document."""
+    return document.write([result.target for result in report.results])
+
+
+def file_reply(content: bytes, name: str, headers: dict[str, str] | None = None) -> Response:
+    """A reply that browsers save as a file."""
+    disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    return Response(content, media_type=BINARY, headers={"Content-Disposition": disposition, **(headers or {})})
+
+
+async def json_reply(work: DocumentWork, document: Document, name: str, waiting: Caller, kind: str) -> bytes:
+    """Translate a document; the reply as JSON."""
+    report = await work.translate(waiting)
+
+    def build() -> bytes:
+        fields: dict[str, Any] = {"model": work.settings.model.name, "name": name, "report": report.to_json()}
+        fields["document"] = b64encode(write_document(document, report)).decode("ascii")
+        if kind == "review":
+            fields["segments"] = [entry(result) for result in report.results]
+        return to_json(fields).encode()
+
+    return await offload(build)
+
+
+async def progress_lines(work: DocumentWork, reply: Awaitable[bytes]) -> AsyncIterator[bytes]:
+    """Lines of JSON: the progress, then the reply or its error."""
+    task = asyncio.ensure_future(reply)
+    try:
+        while not task.done():
+            done = min(work.meter.sentences, work.n_sentences)
+            yield to_json({"progress": {"sentences": done, "total": work.n_sentences}}).encode() + b"\n"
+            await asyncio.wait({task}, timeout=PROGRESS_SECONDS)
+        try:
+            yield task.result() + b"\n"
+        except Exception as error:
+            found = to_request_error(error)
+            if found.status == 500:
+                log_error(error)
+            yield to_json({"error": {"code": found.code, "message": str(found)}}).encode() + b"\n"
+    finally:
+        task.cancel()

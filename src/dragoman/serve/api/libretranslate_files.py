@@ -1,0 +1,123 @@
+"""LibreTranslate's routes for files: a form with a file in, the address of the translated file out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dragoman.documents.segment import ReadOptions
+from dragoman.serve.api.documents import BINARY, FILE, file_reply, write_document
+from dragoman.serve.api.libretranslate import batch_settings, models_for_request
+from dragoman.serve.api.routes import caller
+from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, LibreTranslateError
+from dragoman.serve.documents import DocumentWork, document_text, file_name, read_sent_document, translated_name
+from dragoman.serve.errors import RequestError, validation_error
+from dragoman.serve.file_store import FileStore
+from dragoman.serve.http.access import DOWNLOADS, check_token_field
+from dragoman.serve.http.bodies import MULTIPART, SentFile, in_thread, split_multipart
+from dragoman.serve.limits import MAX_LARGE_BODIES
+from dragoman.serve.models.language_pairs import AUTO
+from dragoman.serve.offload import offload
+from dragoman.serve.service import Service
+
+DETECTION_CHARACTERS: Final = 5_000
+
+
+class LibreTranslateFile(BaseModel):
+    """The fields of a form with a file; unknown ones are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    source: str = Field(AUTO, description="Source language, or auto to detect it.")
+    target: str = Field("", description="Target language.")
+    api_key: Any = Field("", description="API token, if the server requires one.")
+
+
+class LibreTranslateFileResponse(BaseModel):
+    """Where the translated file is, for ten minutes."""
+
+    translatedFileUrl: str  # noqa: N815  # LibreTranslate's name
+
+
+def file_form_schema() -> dict[str, Any]:
+    """The OpenAPI description of the form."""
+    schema = LibreTranslateFile.model_json_schema()
+    schema["properties"] = {"file": {"type": "string", "format": "binary", "description": "The document."}} | schema[
+        "properties"
+    ]
+    return {"requestBody": {"required": True, "content": {MULTIPART: {"schema": schema | {"required": ["file"]}}}}}
+
+
+def libretranslate_file_router(service: Service) -> APIRouter:
+    """The routes for files; translated files are kept in memory until they are downloaded or too old."""
+    router = APIRouter(tags=["LibreTranslate"])
+    store = FileStore(MAX_LARGE_BODIES * service.limits.max_bytes)
+
+    @router.post(
+        "/translate_file",
+        response_model=LibreTranslateFileResponse,
+        responses=LIBRETRANSLATE_ERRORS,
+        openapi_extra=file_form_schema(),
+    )
+    async def translate_file(request: Request) -> LibreTranslateFileResponse:
+        """Translate a file, and reply with the address of the result; errors are {"error": "..."}."""
+        file, form = await read_file_form(request)
+        check_token_field(request, form.api_key)
+        name = file_name(file.name)
+        options = ReadOptions("" if form.source == AUTO else form.source, form.target)
+        document = await offload(read_sent_document, file.content, name, None, options, service.limits)
+        text = document_text(document.segments)[:DETECTION_CHARACTERS]
+        (choice,) = await models_for_request(service, form.source, form.target, [text])
+        settings = batch_settings(service, choice.model, choice.to, 0)
+        work = await offload(DocumentWork.plan, service, document.segments, settings)
+        waiting = caller(request)
+        content = await offload(write_document, document, await work.translate(waiting))
+        result = translated_name(name, settings)
+        key = store.add(result, content, waiting.client)
+        asyncio.get_running_loop().call_later(store.seconds + 1, store.purge)
+        path = f"{DOWNLOADS.lstrip('/')}{key}.{quote(result, safe='')}"
+        return LibreTranslateFileResponse(translatedFileUrl=f"{request.base_url}{path}")
+
+    @router.get(
+        DOWNLOADS + "{name}",
+        response_class=Response,
+        responses={
+            200: {"description": "The file.", "content": {BINARY: {"schema": FILE}}},
+            404: {"description": "No such file.", "model": LibreTranslateError},
+            **LIBRETRANSLATE_GET_ERRORS,
+        },
+    )
+    async def download_file(name: str) -> Response:
+        """A translated file; no token is needed, because the address cannot be guessed."""
+        file = store.get(name.partition(".")[0])
+        if file is None:
+            message = "there is no such file; translated files are kept for ten minutes"
+            raise RequestError(404, "not_found", message)
+        return file_reply(file.content, file.name)
+
+    return router
+
+
+async def read_file_form(request: Request) -> tuple[SentFile, LibreTranslateFile]:
+    """The file of a form, and its other fields."""
+
+    def parse(body: bytes) -> dict[str, str | SentFile]:
+        return split_multipart(body, request.headers.get("content-type", ""))
+
+    try:
+        parts = await in_thread(parse, await request.body())
+    except ValueError:
+        message = "the body is not a form with a file; send multipart/form-data with the fields file, source and target"
+        raise RequestError(400, "invalid_form", message) from None
+    file = parts.pop("file", None)
+    if not isinstance(file, SentFile):
+        raise RequestError(400, "missing_field", "the field 'file' is missing")
+    try:
+        return file, LibreTranslateFile.model_validate(parts)
+    except ValidationError as error:
+        found = validation_error(error.errors(), LibreTranslateFile)
+        raise RequestError(400, found.code, str(found)) from None

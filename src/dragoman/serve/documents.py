@@ -1,0 +1,169 @@
+"""Translate documents through the queue: read and write them off the event loop, within the limits of the server."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
+from typing import Final
+
+from dragoman.documents.detect import ZIP, read_document
+from dragoman.documents.report import Report
+from dragoman.documents.segment import Document, ReadOptions, Segment
+from dragoman.documents.translate import SegmentTranslation, SentenceRequest, next_step
+from dragoman.errors import SearchError
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.serve.errors import RequestError
+from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
+from dragoman.serve.offload import offload
+from dragoman.serve.scheduling.budget import Meter, check_reply, check_seconds, check_work, estimate_work
+from dragoman.serve.scheduling.queue import BatchSettings
+from dragoman.serve.service import Caller, Service, max_sentence_characters
+from dragoman.translation.result import Translation
+from dragoman.translation.segmentation import LONG_LINE, Segmenter
+
+UNPACKED_FACTOR: Final = 4  # by which an unpacked document may exceed the limit on bodies
+MAX_NAME: Final = 150  # characters of a file name
+
+
+@dataclass(frozen=True)
+class DocumentWork:
+    """A document that has been read, split into sentences, and found to be within the limits."""
+
+    service: Service
+    settings: BatchSettings
+    segments: SegmentTranslation
+    meter: Meter  # counts sentences while they are translated
+
+    @classmethod
+    def plan(
+        cls, service: Service, segments: Sequence[Segment], settings: BatchSettings, align: bool = False
+    ) -> DocumentWork:
+        """Split segments into sentences; reject documents that cost too much. With `align`, align all words."""
+        texts = [segment.text for segment in segments if segment.translate]
+        size = service.check_size(texts)
+        check_reply(len(texts), size, settings.search, service.limits)
+        check_count(len(texts))
+        segmenter = settings.model.segmenter
+        split = partial(split_line, segmenter, max_sentence_characters(segmenter, texts))
+        work = SegmentTranslation(segments, split, align and settings.model.has_attention)
+        check_count(len(work.units))
+        found = cls(service, settings, work, Meter(service.limits))
+        seconds = total = 0.0
+        for aligned in (False, True):
+            own = found.settings_for(aligned)
+            sentences = [unit.masked.text for unit in work.units if unit.marked is aligned]
+            cost = sum(estimate_work(sentence, own.search) for sentence in sentences)
+            seconds, total = seconds + service.throughput.seconds(own, cost), total + cost
+        check_work(int(total), service.limits)
+        check_seconds(seconds, service.limits)
+        return found
+
+    @property
+    def n_sentences(self) -> int:
+        """The number of sentences; those that are translated again are not counted."""
+        return len(self.segments.units)
+
+    def settings_for(self, alignment: bool, required: Sequence[str] | None = None) -> BatchSettings:
+        """The settings of a step; a model without attention does not align."""
+        settings = replace(self.settings, alignment=alignment and self.settings.model.has_attention)
+        if required is None:
+            return settings
+        return replace(settings, constraints=Constraints.of((), ()), terms=tuple((word, (word,)) for word in required))
+
+    async def translate(self, caller: Caller) -> Report:
+        """Translate the sentences by the deadline; drop them if the client disconnects."""
+        steps = self.segments.steps()
+        found: Iterable[Translation] | None = None
+        while isinstance(step := await offload(next_step, steps, found), SentenceRequest):
+            found = await self._translate_step(step, caller)
+        return step
+
+    async def _translate_step(self, step: SentenceRequest, caller: Caller) -> list[Translation] | None:
+        if step.required is not None and sum(map(len, step.required)) > MAX_CONSTRAINT_CHARACTERS:
+            return None
+        settings = [self.settings_for(step.alignment, step.required)] * len(step.texts)
+        try:
+            return await self.service.translate_sentences(step.texts, settings, caller, self.meter)
+        except SearchError:
+            if step.required is None:
+                raise
+            return None  # the engine does not support lexical constraints
+
+
+def read_sent_document(
+    data: bytes, name: str, format_name: str | None, options: ReadOptions, limits: Limits
+) -> Document:
+    """Read a document that a client sent; reject one that is too large when it is unpacked."""
+    if data.startswith(ZIP):
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+        except Exception:  # read_document says what is wrong with it
+            unpacked = 0
+        if unpacked > UNPACKED_FACTOR * limits.max_bytes:
+            message = f"the document has {unpacked:,} bytes when it is unpacked"
+            limit = f"this server accepts {UNPACKED_FACTOR * limits.max_bytes:,}"
+            raise RequestError(413, "too_large", f"{message}; {limit} (--max-characters); send it in parts")
+    return read_document(data, name, format_name, options)
+
+
+def document_text(segments: Iterable[Segment]) -> str:
+    """The text of a document without markup, to detect its language."""
+    return "\n".join(segment.text for segment in segments if segment.translate)
+
+
+def check_count(n: int) -> None:
+    """Reject a document with too many segments or sentences."""
+    if n > MAX_SENTENCES:
+        message = f"the document has {n:,} paragraphs or sentences; send at most {MAX_SENTENCES:,} at a time"
+        raise RequestError(413, "too_large", message)
+
+
+def split_line(segmenter: Segmenter, limit: int, line: str) -> list[str]:
+    """The sentences of a line, none longer than `limit` characters."""
+    found = (part for piece in cut_text(line, max(limit, LONG_LINE)) for part in segmenter.split_line(piece))
+    return [part for sentence in found for part in cut_text(sentence, limit)]
+
+
+def cut_text(text: str, limit: int) -> Iterator[str]:
+    """Parts of at most `limit` characters, cut at white space if possible, and not inside the mask of a placeholder."""
+    while len(text) > limit:
+        places = range(limit, limit // 2, -1)
+        space = next((place for place in places if text[place].isspace()), None)
+        end = space or next((place for place in places if not is_inside_word(text[place - 1 : place + 1])), limit)
+        if part := text[:end].strip():
+            yield part
+        text = text[end:].strip()
+    if text:
+        yield text
+
+
+def is_inside_word(pair: str) -> bool:
+    """Whether two characters may be in the same mask, such as X1 or 4831."""
+    return pair.isascii() and pair.isalnum()
+
+
+def file_name(name: str) -> str:
+    """The name of a file that a client sent, without folders and control characters."""
+    found = PurePath(name.replace("\\", "/")).name
+    printable = "".join(character for character in found if character.isprintable()).strip(" .")
+    stem, suffix = PurePath(printable).stem, PurePath(printable).suffix[:20]
+    return stem[: MAX_NAME - len(suffix)] + suffix or "document"
+
+
+def document_languages(settings: BatchSettings) -> tuple[str, str]:
+    """The codes of the source and target language of a request, empty where they are not known."""
+    model = settings.model
+    if model.languages is not None:
+        return model.languages
+    return model.sources[0] if len(model.sources) == 1 else "", settings.to or ""
+
+
+def translated_name(name: str, settings: BatchSettings) -> str:
+    """The name of the translated file: page.html becomes page.de.html."""
+    path, (_, language) = PurePath(name), document_languages(settings)
+    return f"{path.stem}.{language or 'translated'}{path.suffix}"

@@ -1,0 +1,119 @@
+"""Documents on the web page: drop a file, download its translation, and review it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from browser import CHROMIUM
+from dragoman.serve.limits import Limits
+from dragoman.serve.models.served_model import ServedModel
+from dragoman.serve.service import Service
+from dragoman.translation.result import Translation
+from serve_page import drive
+from serving import WHOLE_LINES
+from word_by_word import Aligned
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+
+WALK = """(async () => {
+const settled = async truth => { // the browser's virtual time does not wait for streams, but for whole responses
+  for (let i = 0; !truth(); i++) {
+    if (i === 3000) throw new Error(`it never came true: ${truth}; ${document.body.textContent}`);
+    await (await real("health")).json();
+  }
+};
+const drop = (name, content) => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([content], name));
+  document.dispatchEvent(new DragEvent("dragover", { dataTransfer, bubbles: true, cancelable: true }));
+  told.dropping = document.body.classList.contains("dropping");
+  document.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+};
+const stateOf = () => document.body.dataset.document;
+const visible = id => byId(id).getClientRects().length > 0;
+const rows = () => [...byId("review").tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent));
+await until(() => current.models);
+told.start = [stateOf(), visible("document"), visible("source")];
+drop("page.html", "<p>one <b>two</b> 😀</p><p>lost words</p>");
+await settled(() => stateOf() !== "waiting");
+told.end = [stateOf(), text("document-status"), visible("source"), visible("progress")];
+told.download = [byId("download").download, byId("download").href.startsWith("blob:"), await opened.blob.text()];
+told.rows = rows();
+const word = byId("review").querySelector("td:nth-child(2) .word");
+word.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+told.linked = [...document.querySelectorAll(".word.on")].map(node => node.textContent);
+byId("only-review").click();
+told.review = rows().map(row => row[1]);
+told.wide = document.documentElement.scrollWidth <= innerWidth;
+drop("lines.txt", Array.from({ length: 130 }, (_, i) => `line ${i}`).join("\\n"));
+await settled(() => stateOf() === "done" && text("document-name") === "lines.txt");
+told.many = [rows().length, visible("more"), visible("only-review-choice")];
+byId("more").click();
+told.all = [rows().length, visible("more")];
+drop("scan.pdf", "%PDF-1.7");
+await settled(() => stateOf() === "error");
+told.error = [text("document-status"), visible("download"), visible("progress")];
+drop("large.txt", new Uint8Array(current.models.max_bytes + 1));
+await settled(() => stateOf() === "error" && text("document-name") === "large.txt");
+told.large = text("document-status");
+const files = new DataTransfer();
+files.items.add(new File(["one two"], "chosen.txt"));
+byId("file").files = files.files;
+byId("file").dispatchEvent(new Event("change"));
+await settled(() => stateOf() === "done");
+told.chosen = await opened.blob.text();
+byId("document-close").click();
+told.closed = [stateOf(), visible("document"), visible("source"), document.activeElement.id];
+done();
+})();"""
+
+
+class Forgetful(Aligned):
+    """Returns nothing for some sentences."""
+
+    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+        texts = list(texts)
+        for text, translation in zip(texts, super().stream(texts, **settings), strict=True):
+            yield replace(translation, text="") if text == "lost words" else translation
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    model = ServedModel("en-de", Forgetful(), WHOLE_LINES, "a fake", ("en", "de"))
+    return drive(Service({"en-de": model}, Limits(max_characters=10_000)), WALK, tmp_path_factory.mktemp("browser"))
+
+
+def test_a_dropped_file_can_be_downloaded(told: Any) -> None:
+    assert told["start"] == ["none", False, True]
+    assert told["dropping"]
+    assert told["end"] == ["done", "1 of 2 segments translated, 1 to review", False, False]
+    assert told["download"] == ["page.de.html", True, "<p>😀 <b>TWO</b> ONE</p><p>lost words</p>"]
+
+
+def test_the_review_shows_both_texts_and_aligned_words(told: Any) -> None:
+    (_, *first), (_, kept, note) = told["rows"]
+    assert first == ["one two 😀", "😀 TWO ONE"]
+    assert kept == "lost words" and note.startswith("lost words") and len(note) > len("lost words")
+    assert told["review"] == ["lost words"]
+    assert told["linked"] == ["one", "ONE"]
+    assert told["wide"]
+
+
+def test_a_long_document_is_shown_in_parts(told: Any) -> None:
+    assert told["many"] == [100, True, False]
+    assert told["all"] == [130, False]
+
+
+def test_errors_are_shown(told: Any) -> None:
+    message, *shown = told["error"]
+    assert "PDF" in message and shown == [False, False]
+    assert f"{Limits(max_characters=10_000).max_bytes + 1:,}" in told["large"]
+
+
+def test_a_file_can_be_chosen_and_closed(told: Any) -> None:
+    assert told["chosen"] == "TWO ONE"
+    assert told["closed"] == ["none", False, True, "open"]
