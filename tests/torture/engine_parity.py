@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import copy
 import ctypes
-import mmap
 import sys
 import traceback
 from collections import Counter
@@ -30,13 +29,14 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sanitizers import OwnWeights, draw_heads, draw_recipe, draw_rows, draw_sampling, draw_search
+from sanitizers import draw_heads, draw_recipe, draw_rows, draw_sampling, draw_search
 
 from dragoman.config import ModelRecipe
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_model import NativeModel, load_code
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import ShapeError
+from dragoman.modeldir.weights import Weights
 from dragoman.models.loading import as_arrays, build_model
 from dragoman.native import why_not
 from dragoman.search.constraints.tables import BatchConstraints
@@ -153,8 +153,8 @@ def native_engine(
     """The C engine with the weights of these models."""
     packed = []
     for recipe, model in zip(recipes, models, strict=True):
-        weights = OwnWeights(Path("random"), mmap.mmap(-1, 1))
-        weights.update({name: np.array(w, np.float32) for name, w in as_arrays(model.state_dict()).items()})
+        floats = {name: np.array(w, np.float32) for name, w in as_arrays(model.state_dict()).items()}
+        weights = Weights(Path("random"), [], floats, {})
         packed.append(NativeModel(code, recipe, vocabulary, weights, threads, quantize))
     return NativeEngine(packed, threads, quantize, mean)
 

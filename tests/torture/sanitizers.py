@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import mmap
 import os
 import shutil
 import subprocess
@@ -27,12 +26,14 @@ from typing import get_args
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from dragoman.arrays import FloatArray
 from dragoman.config import ModelRecipe
 from dragoman.engines import native_model
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import ACTIVATION_CODES, POSITION_CODES, STRUCTURES
 from dragoman.engines.native_model import NativeModel
 from dragoman.errors import DragomanError, RecipeError
+from dragoman.modeldir.int8 import pair_scales, quantize_weights
 from dragoman.modeldir.weights import Weights, tensor_layout
 from dragoman.native import build
 from dragoman.search.types import Mean, RecordedHead, Sampling, Search, StopFlag
@@ -42,14 +43,6 @@ SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=
 FACTORS = (*[1.0] * 12, 0.0, 1e4, 1e18, 1e38)
 STRAY = (*[None] * 12, np.nan, np.inf, -np.inf)  # what stands in place of some weights
 PER_CHILD = 500
-
-
-class OwnWeights(Weights):
-    """Weights that are allocated one by one."""
-
-    def keep_only(self, names: object) -> None:
-        for name in [name for name in self if name not in names]:  # type: ignore[operator]
-            del self[name]
 
 
 def draw_recipe(draw: Random) -> ModelRecipe:
@@ -84,7 +77,7 @@ def draw_weights(draw: Random, recipe: ModelRecipe, vocabulary: tuple[int, int])
     """Weights of any size, with or without numbers that are not finite."""
     random = np.random.default_rng(draw.randrange(1 << 32))
     scale, stray = draw.choice(FACTORS), draw.choice(STRAY)
-    weights = OwnWeights(Path("random"), mmap.mmap(-1, 1))
+    weights: dict[str, FloatArray] = {}
     for tensor in tensor_layout(recipe, vocabulary):
         if tensor:
             name, shape = tensor
@@ -93,7 +86,8 @@ def draw_weights(draw: Random, recipe: ModelRecipe, vocabulary: tuple[int, int])
             if stray is not None:
                 weight[random.random(shape) < 0.02] = stray
             weights[name] = weight
-    return weights
+    stored = quantize_weights(weights) if draw.random() < 0.3 else weights
+    return Weights(Path("random"), [], *pair_scales(stored))
 
 
 def draw_rows(draw: Random, n: int, vocabulary: int, longest: int) -> list[list[int]]:

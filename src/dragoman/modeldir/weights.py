@@ -94,7 +94,8 @@ def read_weights(directory: Path, adapter: Path | None = None) -> Weights | None
             if name in tensors:
                 raise DamagedError(f"{path} repeats the tensor {name} of another file; restore it from a copy")
             count = math.prod(entry.shape)
-            tensors[name] = np.frombuffer(memory, NUMPY_TYPES[entry.dtype], count, entry.first).reshape(entry.shape)
+            tensor = np.frombuffer(memory, NUMPY_TYPES[entry.dtype], count, entry.first).reshape(entry.shape)
+            tensors[name] = tensor if tensor.flags.aligned else tensor.copy()  # C reads aligned floats
     try:
         found = Weights(directory / WEIGHTS, memories, *pair_scales(join_parts(tensors)))
     except ValueError as error:

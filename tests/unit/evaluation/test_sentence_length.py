@@ -34,7 +34,7 @@ def test_a_bucket_is_scored_alone() -> None:
 
 @pytest.mark.parametrize("toy", [False, True])
 def test_the_models_have_about_as_many_weights(toy: bool) -> None:
-    options = sentence_length.argparse.Namespace(toy=toy, steps=10, batch_tokens=1000, rate=None, seed=1)
+    options = sentence_length.argparse.Namespace(toy=toy, steps=10, batch_tokens=1000, rate=None, seed=1, device="cpu")
     recipes = [sentence_length.recipe_of(name, options) for name in sentence_length.MODELS]
     counts = [sum(parameter_counts(r.model, r.text.vocabulary_size).values()) for r in recipes]
     assert max(counts) < 1.06 * min(counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -117,3 +118,17 @@ def test_scales_and_parts_that_do_not_match_are_damage(tmp_path: Path) -> None:
     save_file({"a": q}, tmp_path / "model-2.safetensors")
     with raises(DamagedError, "file_damaged"):
         read_weights(tmp_path)
+
+
+def test_floats_are_aligned_wherever_they_are_in_the_file(tmp_path: Path) -> None:
+    """The safetensors library sorts tensors by size; others need not."""
+    entries = {
+        "m": {"dtype": "I8", "shape": [1, 3], "data_offsets": [0, 3]},
+        "m.row_scales": {"dtype": "F32", "shape": [1], "data_offsets": [3, 7]},
+    }
+    header = json.dumps(entries).encode()
+    content = np.array([1, 2, 3], np.int8).tobytes() + np.array([0.5], np.float32).tobytes()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content)
+    weights = read_weights(tmp_path)
+    assert weights is not None and weights.int8["m"].scales.flags.aligned
+    assert weights["m"].tolist() == [[0.5, 1.0, 1.5]]

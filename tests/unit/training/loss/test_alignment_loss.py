@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from dragoman import Transformer
 from dragoman.config import ModelRecipe, Recipe
@@ -16,7 +18,7 @@ from dragoman.data.batching import PackedShape
 from dragoman.errors import RecipeError
 from dragoman.models.seq2seq import AttentionMaps
 from dragoman.training.loss.alignment import AlignmentGuidance
-from dragoman.training.loss.cross_entropy import TranslationLoss, layouts
+from dragoman.training.loss.cross_entropy import LossSum, TranslationLoss, layouts, smoothed_cross_entropy
 from dragoman.translation.alignment import align
 from dragoman.translation.alignment_head import head_attention
 from dragoman.translation.translator import Translator
@@ -96,3 +98,15 @@ def test_the_head_learns_to_align(tmp_path: Path) -> None:
     (attention,) = head_attention(translator.engines.forced(), [ids], head)
     links = align(attention, translator.source.tokens(ids[0]), translator.target.tokens(ids[1]))
     assert sum(source == target for source, target in links) >= 4
+
+
+def test_a_packed_step_is_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CUDA graphs need: no shape depends on the data, and nothing is read back."""
+
+    def as_on_a_gpu(task: TranslationLoss, hidden: Tensor, weight: Tensor, labels: Tensor) -> LossSum:
+        return smoothed_cross_entropy(F.linear(hidden, weight), labels, task.smoothing, labels != task.pad)
+
+    monkeypatch.setattr(TranslationLoss, "_cross_entropy", as_on_a_gpu)
+    task, batch = setting(PackedShape(24, 32, 5, 9))
+    compiled = torch.compile(task, backend="eager", fullgraph=True, dynamic=False)
+    torch.testing.assert_close(compiled(batch).smoothed, task(batch).smoothed)
