@@ -42,7 +42,7 @@ import sys
 from pathlib import Path
 from dragoman.native import build
 
-def rebuild(folder, compiler, flags, path):
+def rebuild(folder, compiler, flags, targets, path):
     sys.stderr.write("built again")
     return Path(sys.argv[1]).read_bytes()[:-build.DIGEST_BYTES]
 

@@ -36,6 +36,8 @@ class ModelTranslator:
 
     def __init__(self, translator: Translator, **options: Unpack[TranslationOptions]) -> None:
         self.translator, self.options = translator, options
+        # Without attention, spans are placed by position.
+        self.aligns = not translator.engines.others and translator.recipe.model.attention != "none"
 
     def split(self, line: str) -> list[str]:
         """The segments of a line, as the option `split` says."""
@@ -43,7 +45,7 @@ class ModelTranslator:
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         """The translation of each text, in order."""
-        options: TranslationOptions = {**self.options, "alignment": alignment}
+        options: TranslationOptions = {**self.options, "alignment": alignment and self.aligns}
         return self.translator.stream(texts, **options)
 
     def stream_requiring(
@@ -53,7 +55,7 @@ class ModelTranslator:
         terms = Terms({word: word for word in words})
         if (own := self.options.get("terms")) is not None:
             terms = (own if isinstance(own, Terms) else Terms(own)).merge(terms)
-        options: TranslationOptions = {**self.options, "terms": terms, "alignment": alignment}
+        options: TranslationOptions = {**self.options, "terms": terms, "alignment": alignment and self.aligns}
         try:
             found = list(self.translator.stream(texts, **options))
         except SearchInterruptedError:

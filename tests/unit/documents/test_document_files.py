@@ -11,6 +11,7 @@ import pytest
 import dragoman
 from dragoman.documents.detect import detect
 from dragoman.documents.files import RECORD, find_documents, translate_documents
+from dragoman.documents.report import Report
 from dragoman.errors import DocumentError, DragomanError, OutputError
 from dragoman.translation.translator import Translator
 from raising import raises
@@ -54,6 +55,22 @@ def test_translate_document(model: Path, tmp_path: Path) -> None:
     assert written.count("{five}") == 1 and written.startswith("<h1>") and written.endswith("</p>")
     assert sorted(written.count(tag) for tag in ("<b>", "</b>", "<i>", "</i>")) == [1, 1, 1, 1]
     assert page.read_text("utf-8") == PAGE
+
+
+@pytest.mark.parametrize("kind", ["without attention", "ensemble"])
+def test_models_without_alignments_keep_markup(model: Path, tmp_path: Path, kind: str) -> None:
+    if kind == "ensemble":
+        translator = Translator.load(model, ensemble=[model_at(tmp_path / "other", seed=2)])
+    else:
+        changes = {"architecture": "recurrent", "attention": "none", "decoder_layers": 1}
+        translator = Translator.load(model_at(tmp_path / "lstm", **changes))
+    page = tmp_path / "page.html"
+    page.write_text(PAGE, "utf-8")
+    out = tmp_path / "out"
+    ((_, report),) = translate_documents(translator, find_documents([page], out)[0], out, beam=1)
+    assert isinstance(report, Report), report
+    written = (out / "page.html").read_text("utf-8")
+    assert sorted(written.count(tag) for tag in ("{five}", "<b>", "</b>", "<i>", "</i>")) == [1, 1, 1, 1, 1]
 
 
 def test_the_source_is_never_written(model: Path, tmp_path: Path) -> None:
