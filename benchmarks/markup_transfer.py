@@ -7,7 +7,7 @@ source sentence; the reference translation is aligned by the model (forced decod
 all methods), and the tag is moved to it. It should enclose the words that the gold alignment links to those of the
 source. Compared are:
 
-- ours: `dragoman.documents.projection`, the contiguous words with the best balance of attention;
+- ours: `dragoman.documents.transfer.projection`, the contiguous words with the best balance of attention;
 - cover: from the first linked word to the last;
 - Bergamot: each token takes the tags of the source token with the most attention, subwords follow the strongest of
   their word (browsermt/bergamot-translator, src/translator/html.cpp); a tag may be in several pieces;
@@ -32,11 +32,11 @@ import numpy as np
 import sacrebleu
 from alignment import CLOSING, OPENING, find, word_of_tokens
 
-from dragoman.documents.assembly import Job, Unit, align_units
-from dragoman.documents.placeholders import MaskedText
-from dragoman.documents.projection import AlignedText, AlignedUnit, project
 from dragoman.documents.segment import Segment, Span
-from dragoman.documents.words import link_parts, split_parts
+from dragoman.documents.transfer.assembly import Job, Unit, align_units
+from dragoman.documents.transfer.placeholders import MaskedText
+from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
+from dragoman.documents.transfer.words import link_parts, split_parts
 from dragoman.evaluation.alignment_error import read_gold
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.alignment import align

@@ -8,8 +8,8 @@ import pytest
 
 from browser import CHROMIUM, chromium, found
 from dragoman.documents.formats import html
-from dragoman.documents.report import Report
-from dragoman.documents.review import review_page
+from dragoman.documents.reports.report import Report
+from dragoman.documents.reports.review import review_page
 from dragoman.documents.translate import translate_segments
 from word_by_word import WordByWord, backward
 

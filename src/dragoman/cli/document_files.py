@@ -20,7 +20,7 @@ from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.documents.files import Extras
-    from dragoman.documents.report import Report
+    from dragoman.documents.reports.report import Report
     from dragoman.translation.translator import Translator
 
 MAX_NOTES = 5  # segments to list per document
@@ -171,7 +171,7 @@ def translate_many(
 
 def show_report(name: str, report: Report) -> None:
     """Print what needs a look."""
-    from dragoman.documents.report import PROBLEMS
+    from dragoman.documents.reports.report import PROBLEMS
 
     for result in report.kept[:MAX_NOTES]:
         assert result.problem is not None

@@ -88,26 +88,26 @@ class Format:
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
-    Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "docx", has_parts("word/")),
-    Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx", has_parts("ppt/")),
-    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "xlsx", has_parts("xl/")),
+    Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "office.docx", has_parts("word/")),
+    Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "office.pptx", has_parts("ppt/")),
+    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "office.xlsx", has_parts("xl/")),
     Format(
         "odf",
         (".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"),
-        "odf",
+        "office.odf",
         has_mimetype(b"application/vnd.oasis.opendocument.", "content.xml", rb"<office:document[\s>]"),
     ),
-    Format("epub", (".epub",), "epub", has_mimetype(b"application/epub+zip", "META-INF/container.xml")),
+    Format("epub", (".epub",), "office.epub", has_mimetype(b"application/epub+zip", "META-INF/container.xml")),
     Format("markdown", (".md", ".markdown"), "markdown"),
-    Format("json", (".json", ".arb"), "json"),
-    Format("yaml", (".yaml", ".yml"), "yaml"),
-    Format("properties", (".properties",), "properties"),
-    Format("xliff", (".xlf", ".xliff"), "xliff", begins(rb"<(?:\w+:)?xliff[\s>]"), bilingual=True),
-    Format("tmx", (".tmx",), "tmx", begins(rb"(?:<!doctype\s+tmx[^>]*>\s*)?<tmx[\s>]"), bilingual=True),
-    Format("srt", (".srt",), "srt", begins(rb"\d+\s*\r?\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->")),
-    Format("vtt", (".vtt",), "vtt", begins(rb"WEBVTT[ \t\r\n]")),
-    Format("ass", (".ass", ".ssa"), "ass", begins(rb"\[Script Info\]")),
-    Format("po", (".po", ".pot"), "po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
+    Format("json", (".json", ".arb"), "strings.json"),
+    Format("yaml", (".yaml", ".yml"), "strings.yaml"),
+    Format("properties", (".properties",), "strings.properties"),
+    Format("xliff", (".xlf", ".xliff"), "localization.xliff", begins(rb"<(?:\w+:)?xliff[\s>]"), bilingual=True),
+    Format("tmx", (".tmx",), "localization.tmx", begins(rb"(?:<!doctype\s+tmx[^>]*>\s*)?<tmx[\s>]"), bilingual=True),
+    Format("srt", (".srt",), "subtitles.srt", begins(rb"\d+\s*\r?\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->")),
+    Format("vtt", (".vtt",), "subtitles.vtt", begins(rb"WEBVTT[ \t\r\n]")),
+    Format("ass", (".ass", ".ssa"), "subtitles.ass", begins(rb"\[Script Info\]")),
+    Format("po", (".po", ".pot"), "localization.po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
     b"%PDF-": ("a PDF", "it has letters at places on a page, not text; translate the document that it was made "
@@ -136,7 +136,7 @@ def find_format(name: str) -> Format:
 
 
 def detect(data: bytes, name: str) -> Format | None:
-    """The format of a file with these bytes; None if it is none of them. Raise if it is one that is not supported."""
+    """The format of a file with these bytes, None if it is unknown; raise if it is known and not supported."""
     for start, (kind, advice) in ADVICE.items():
         if data.startswith(start):
             raise DocumentError(f"{name} is {kind}, which is not supported: {advice}", code="unsupported_format")

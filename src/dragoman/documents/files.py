@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from dragoman.documents.bilingual import SUFFIXES, bilingual_file
 from dragoman.documents.detect import detect_file, find_format, read_document
 from dragoman.documents.memory.lookup import Memory
-from dragoman.documents.report import Report
-from dragoman.documents.review import review_page
+from dragoman.documents.reports.bilingual import SUFFIXES, bilingual_file
+from dragoman.documents.reports.report import Report
+from dragoman.documents.reports.review import review_page
 from dragoman.documents.segment import ReadOptions
 from dragoman.documents.sentences import ModelTranslator, model_languages
 from dragoman.documents.translate import translate_segments

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from dragoman.documents.assembly import Job, Moves, Unit, assemble
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.memory.prefill import prefill
-from dragoman.documents.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
-from dragoman.documents.report import Report, SegmentResult
+from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
-from dragoman.documents.words import Range
+from dragoman.documents.transfer.assembly import Job, Moves, Unit, assemble
+from dragoman.documents.transfer.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
+from dragoman.documents.transfer.words import Range
 from dragoman.progress import Reporter
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE

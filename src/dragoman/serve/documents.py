@@ -12,8 +12,8 @@ from pathlib import PurePath
 from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
-from dragoman.documents.office.archive import BAD_ZIP
-from dragoman.documents.report import Report
+from dragoman.documents.formats.office.archive import BAD_ZIP
+from dragoman.documents.reports.report import Report
 from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, next_step
 from dragoman.errors import SearchError

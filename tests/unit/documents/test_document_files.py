@@ -11,7 +11,7 @@ import pytest
 import dragoman
 from dragoman.documents.detect import detect
 from dragoman.documents.files import RECORD, find_documents, translate_documents
-from dragoman.documents.report import Report
+from dragoman.documents.reports.report import Report
 from dragoman.errors import DocumentError, DragomanError, OutputError
 from dragoman.translation.translator import Translator
 from raising import raises

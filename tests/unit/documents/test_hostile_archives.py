@@ -12,8 +12,8 @@ import pytest
 from tests.raising import raises
 
 from dragoman.documents.detect import read_document
-from dragoman.documents.office import archive as archives
-from dragoman.documents.office.xml_events import MAX_DEPTH, parse
+from dragoman.documents.formats.office import archive as archives
+from dragoman.documents.formats.office.xml_events import MAX_DEPTH, parse
 from dragoman.errors import DocumentError
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"

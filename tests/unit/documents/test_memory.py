@@ -10,11 +10,11 @@ from rapidfuzz import fuzz
 from tests.raising import raises
 from tests.word_by_word import WordByWord
 
-from dragoman.documents.formats import xliff
+from dragoman.documents.formats.localization import xliff
 from dragoman.documents.memory import lookup as memory_module
 from dragoman.documents.memory.lookup import MIN_SCORE, Match, Memory, normalize
 from dragoman.documents.memory.remember import remember
-from dragoman.documents.report import Report
+from dragoman.documents.reports.report import Report
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError, OutputError
@@ -112,7 +112,7 @@ def test_fuzzy_matches_are_those_of_an_exhaustive_search(tmp_path: Path) -> None
 
 
 def test_fuzzy_matches_are_shown_but_not_used(tmp_path: Path) -> None:
-    from dragoman.documents.review import review_page
+    from dragoman.documents.reports.review import review_page
 
     report = translate(
         make(tmp_path, ("The garden is open today.", "Der Garten ist heute offen.")), "The garden is open now."

@@ -12,12 +12,12 @@ from lxml import etree
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
-from dragoman.documents.formats.docx import RULES as WORD
-from dragoman.documents.formats.odf import RULES as ODF
-from dragoman.documents.formats.xlsx import STRINGS
-from dragoman.documents.office.part import read_part
-from dragoman.documents.office.rules import Rules
-from dragoman.documents.office.xml_events import NAMESPACES
+from dragoman.documents.formats.office.docx import RULES as WORD
+from dragoman.documents.formats.office.odf import RULES as ODF
+from dragoman.documents.formats.office.part import read_part
+from dragoman.documents.formats.office.rules import Rules
+from dragoman.documents.formats.office.xlsx import STRINGS
+from dragoman.documents.formats.office.xml_events import NAMESPACES
 from dragoman.documents.translate import translate_segments
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.documents.placeholders import find_placeholders, mask_text, protect_placeholders, remask
 from dragoman.documents.segment import Segment, Span
+from dragoman.documents.transfer.placeholders import find_placeholders, mask_text, protect_placeholders, remask
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.raising import raises
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import detect, read_document
-from dragoman.documents.formats import po
-from dragoman.documents.localization.plural_rules import language_rule, parse_rule
-from dragoman.documents.localization.po_syntax import quote
+from dragoman.documents.formats.localization import po
+from dragoman.documents.formats.localization.plural_rules import language_rule, parse_rule
+from dragoman.documents.formats.localization.po_syntax import quote
 from dragoman.documents.segment import ReadOptions, Target
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError

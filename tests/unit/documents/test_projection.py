@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.documents.projection import best_range
 from dragoman.documents.segment import Segment, SegmentBuilder, render
+from dragoman.documents.transfer.projection import best_range
+from dragoman.documents.transfer.words import part_weights, space_ranges, split_parts, token_ranges, word_ranges
 from dragoman.documents.translate import translate_segments
-from dragoman.documents.words import part_weights, space_ranges, split_parts, token_ranges, word_ranges
 from dragoman.translation.result import Translation
 from word_by_word import WordByWord, backward
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from dragoman.documents.bilingual import bilingual_file
 from dragoman.documents.files import Extras
 from dragoman.documents.formats import html
-from dragoman.documents.report import Report
-from dragoman.documents.review import review_page
+from dragoman.documents.reports.bilingual import bilingual_file
+from dragoman.documents.reports.report import Report
+from dragoman.documents.reports.review import review_page
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import OutputError
 from raising import raises

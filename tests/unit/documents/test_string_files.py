@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dragoman.documents.detect import read_document
-from dragoman.documents.formats import json, properties, yaml
+from dragoman.documents.formats.strings import json, properties, yaml
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
 from raising import raises

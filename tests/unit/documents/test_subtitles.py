@@ -11,8 +11,8 @@ import pytest
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import detect, read_document
+from dragoman.documents.formats.subtitles.division import break_places, divide, slice_target, text_width, wrap_lines
 from dragoman.documents.segment import SegmentBuilder, Target, render
-from dragoman.documents.subtitles.division import break_places, divide, slice_target, text_width, wrap_lines
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
 

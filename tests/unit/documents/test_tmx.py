@@ -9,7 +9,7 @@ from tests.raising import raises
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
-from dragoman.documents.formats import tmx
+from dragoman.documents.formats.localization import tmx
 from dragoman.documents.segment import ReadOptions, Target
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError

@@ -9,7 +9,7 @@ from tests.raising import raises
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import detect, read_document
-from dragoman.documents.formats import xliff
+from dragoman.documents.formats.localization import xliff
 from dragoman.documents.segment import ReadOptions, Target
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError

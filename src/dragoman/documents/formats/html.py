@@ -9,9 +9,9 @@ from typing import Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_text, scan
-from dragoman.documents.placeholders import LETTER
 from dragoman.documents.segment import Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
+from dragoman.documents.transfer.placeholders import LETTER
 
 
 def names(words: str) -> frozenset[str]:

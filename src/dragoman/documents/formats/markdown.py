@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
-from dragoman.documents.formats import html, yaml
+from dragoman.documents.formats import html
 from dragoman.documents.formats.markdown_inline import Inline
-from dragoman.documents.placeholders import LETTER
+from dragoman.documents.formats.strings import yaml
 from dragoman.documents.spliced import Slot, SplicedText
+from dragoman.documents.transfer.placeholders import LETTER
 from dragoman.errors import DocumentError
 
 if TYPE_CHECKING:

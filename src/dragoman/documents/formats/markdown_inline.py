@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.documents.formats.html import VOID
 from dragoman.documents.markup import TAG
-from dragoman.documents.placeholders import LETTER, find_placeholders
 from dragoman.documents.segment import Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot
+from dragoman.documents.transfer.placeholders import LETTER, find_placeholders
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

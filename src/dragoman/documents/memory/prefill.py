@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragoman.documents.assembly import Job, Unit, join_masked, unmask
 from dragoman.documents.memory.lookup import Match, Memory
-from dragoman.documents.placeholders import MaskedText
 from dragoman.documents.segment import Segment
+from dragoman.documents.transfer.assembly import Job, Unit, join_masked, unmask
+from dragoman.documents.transfer.placeholders import MaskedText
 from dragoman.translation.result import Translation
 
 

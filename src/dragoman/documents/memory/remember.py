@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.documents.detect import detect, read_translations
-from dragoman.documents.localization.xml_tree import DECLARED
+from dragoman.documents.formats.localization.xml_tree import DECLARED
 from dragoman.documents.markup import escape_attribute, escape_text
 from dragoman.documents.memory.lookup import Match, Memory, is_tmx, normalize
 from dragoman.documents.segment import ReadOptions

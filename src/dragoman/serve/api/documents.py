@@ -15,8 +15,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from dragoman.documents.detect import FORMATS
-from dragoman.documents.report import Report
-from dragoman.documents.review import entry
+from dragoman.documents.reports.report import Report
+from dragoman.documents.reports.review import entry
 from dragoman.documents.segment import Document, ReadOptions
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller

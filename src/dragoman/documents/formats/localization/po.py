@@ -1,0 +1,241 @@
+"""PO and POT files of gettext: translations are written beside their messages, everything else stays as it is."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dragoman.documents.edits import Edit, apply_edits
+from dragoman.documents.encoding import Encoding, decode
+from dragoman.documents.formats.localization.inline_tags import add_tagged_text
+from dragoman.documents.formats.localization.languages import check_language
+from dragoman.documents.formats.localization.plural_rules import PluralForms, language_rule, parse_rule
+from dragoman.documents.formats.localization.po_syntax import WIDTH, Entry, Field, parse, quote
+from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, render
+from dragoman.documents.transfer.placeholders import PLACEHOLDER
+
+CHARSET: Final = re.compile(rb"charset=([\w.:-]+)")
+UNSET_RULE: Final = "nplurals=INTEGER; plural=EXPRESSION;"
+DIRECTIVE: Final = re.compile(r"%(?![%\d$(])[^%\s(]*?[diouxXeEfFgGaAcCsSp@]")
+NUMBERED: Final = re.compile(r"%\d+\$")
+NUMBERED_FORMATS: Final = frozenset(("c-format", "objc-format", "php-format", "boost-format", "gcc-internal-format"))
+
+
+@dataclass(frozen=True)
+class Message:
+    """A place for a translation: a message, or one plural form of it. Without a `field` the form is added."""
+
+    segment: Segment
+    entry: Entry
+    form: int
+    field: Field | None
+
+
+@dataclass(frozen=True)
+class PoDocument:
+    """A PO file; its segments are the messages without a translation."""
+
+    text: str
+    messages: Sequence[Message]
+    encoding: Encoding
+    header: Entry | None
+    plurals: PluralForms
+    target: str
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The messages to translate."""
+        return [message.segment for message in self.messages]
+
+    def write(self, targets: Sequence[Target | None]) -> bytes:
+        """The file with translations, marked as fuzzy unless a person made them."""
+        if all(target is None for target in targets):
+            return self.encoding.encode(self.text)
+        edits = list[Edit]()
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        wrap = not any(len(line) > WIDTH + 1 and line.startswith('"') for line in self.text.splitlines())
+        fuzzy, filled = dict[int, Entry](), dict[int, Entry]()
+        for message, target in zip(self.messages, targets, strict=True):
+            text = None if target is None else render_message(message.segment, target)
+            if target is None or text is None:
+                continue
+            entry, one = message.entry, message.field
+            keyword = "msgstr" if entry.get("msgid_plural") is None else f"msgstr[{message.form}]"
+            string = quote(text, keyword, newline, wrap)
+            if one is not None:
+                edits.append((one.start, one.end, string))
+            else:
+                last = entry.fields[-1].end
+                edits.append((last, last, f"{newline}{keyword} {string}"))
+            filled[id(entry)] = entry
+            if not target.approved:
+                fuzzy[id(entry)] = entry
+        for entry in filled.values():
+            edits += self._surplus_edits(entry)
+        edits += [edit for entry in fuzzy.values() for edit in fuzzy_edits(entry, newline)]
+        encoding = self.encoding
+        new = "".join(edit[2] for edit in edits)
+        if codecs.lookup(encoding.name).name == "ascii" and not new.isascii():  # as msginit declares it
+            encoding = replace(encoding, name="utf-8")
+        edits += self._header_edits(encoding)
+        return encoding.encode(apply_edits(self.text, edits))
+
+    def _surplus_edits(self, entry: Entry) -> Iterator[Edit]:
+        """Remove the plural forms of a template that the target language does not have."""
+        if entry.get("msgid_plural") is None:
+            return
+        before = entry.fields[0]
+        for field in entry.fields:
+            if field.keyword == "msgstr" and (field.form or 0) >= self.plurals.count and not field.value:
+                yield before.end, field.end, ""
+            before = field
+
+    def _header_edits(self, encoding: Encoding) -> list[Edit]:
+        """Fill the fields of the header that still have the text of a template, or another encoding."""
+        if self.header is None:
+            return []
+        field = self.header.translations[0]
+        values = {"charset=CHARSET": "charset=UTF-8"}
+        if self.target:
+            values[f"Plural-Forms: {UNSET_RULE}"] = f"Plural-Forms: {self.plurals.rule}"
+            values["\nLanguage: \n"] = f"\nLanguage: {self.target.replace('-', '_')}\n"
+        new = field.value
+        if encoding != self.encoding:
+            new = re.sub(r"charset=[\w.:-]+", "charset=UTF-8", new)
+        for old, value in values.items():
+            new = new.replace(old, value)
+        if new == field.value:
+            return []
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        return [(field.start, field.end, quote(new, "msgstr", newline))]
+
+
+def read(data: bytes, name: str, options: ReadOptions) -> PoDocument:
+    """Read a PO or POT file. Messages with a translation, fuzzy ones too, are left unless `retranslate` is set."""
+    text, encoding, entries = read_entries(data, name)
+    header = next((one for one in entries if is_header(one)), None)
+    fields = header_fields(header)
+    check_language(name, fields.get("language", ""), options.target)
+    target = options.target or fields.get("language", "")
+    plurals = parse_rule(fields.get("plural-forms", "")) or language_rule(target) or language_rule("en")
+    assert plurals is not None
+    messages = [
+        message
+        for entry in entries
+        if entry is not header
+        for message in entry_messages(entry, plurals)
+        if options.retranslate or message.field is None or not message.field.value
+    ]
+    return PoDocument(text, messages, encoding, header, plurals, options.target)
+
+
+def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
+    """The messages with their translations, without fuzzy and obsolete ones."""
+    _, _, entries = read_entries(data, name)
+    header = next((one for one in entries if is_header(one)), None)
+    check_language(name, header_fields(header).get("language", ""), options.target)
+    for entry in entries:
+        if "fuzzy" in entry.flags or is_header(entry):
+            continue
+        for form, field in sorted(entry.translations.items()):
+            source = entry.get("msgid" if form == 0 else "msgid_plural") or entry.get("msgid")
+            if source is not None and source.value and field.value:
+                yield source.value, field.value
+
+
+def read_entries(data: bytes, name: str) -> tuple[str, Encoding, list[Entry]]:
+    """The text, its encoding and its entries."""
+    declared = CHARSET.search(data)
+    charset = declared[1].decode("ascii") if declared and declared[1] != b"CHARSET" else None
+    text, encoding = decode(data, name, charset)
+    return text, encoding, parse(text, name)
+
+
+def is_header(entry: Entry) -> bool:
+    """Whether an entry is the header: the message without text and context."""
+    message = entry.get("msgid")
+    return message is not None and not message.value and entry.get("msgctxt") is None
+
+
+def header_fields(header: Entry | None) -> dict[str, str]:
+    """The fields of the header, by name in lower case."""
+    lines = header.translations.get(0, header.fields[0]).value.split("\n") if header is not None else []
+    return {line.split(":")[0].lower(): line.partition(":")[2].strip() for line in lines if ":" in line}
+
+
+def entry_messages(entry: Entry, plurals: PluralForms) -> Iterator[Message]:
+    """The segment of a message, or one for each plural form of the target language."""
+    one, many = entry.get("msgid"), entry.get("msgid_plural")
+    assert one is not None
+    if not one.value.strip():
+        return
+    key = f"line {one.line}"
+    numbered = not NUMBERED_FORMATS.isdisjoint(entry.flags)
+    if many is None:
+        yield Message(message_segment(one.value, key, numbered), entry, 0, entry.translations.get(0))
+        return
+    same = sorted(PLACEHOLDER.findall(one.value)) == sorted(PLACEHOLDER.findall(many.value))
+    for form in range(plurals.count):
+        singular = plurals.count > 1 and plurals.form(1) == form and (same or plurals.is_only_one(form))
+        segment = message_segment((one if singular else many).value, f"{key}, plural form {form}", numbered)
+        field = entry.translations.get(form)
+        yield Message(replace(segment, numbers=plurals.numbers(form)), entry, form, field)
+
+
+def message_segment(text: str, key: str, numbered: bool) -> Segment:
+    """The segment of a message. With `numbered`, directives such as %s may change places, as %1$s."""
+    builder = SegmentBuilder()
+    add_tagged_text(builder, text)
+    segment = replace(builder.build(key), bilingual=True)
+    directives = list(DIRECTIVE.finditer(segment.text))
+    if not numbered or len(directives) < 2 or "*" in text or NUMBERED.search(text) or directives_in(text, segment.text):
+        return segment
+    spans = [
+        Span(*found.span(), "protected", parent=innermost(segment.spans, *found.span()), name=f"%{n}${found[0][1:]}")
+        for n, found in enumerate(directives, 1)
+    ]
+    return replace(segment, spans=(*segment.spans, *spans))
+
+
+def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
+    """The index of the smallest pair that encloses `start` to `end`."""
+    around = [
+        (span.end - span.start, -index)
+        for index, span in enumerate(spans)
+        if span.kind == "pair" and span.start <= start and end <= span.end
+    ]
+    return -min(around)[1] if around else None
+
+
+def directives_in(text: str, plain: str) -> bool:
+    """Whether the markup of a message, which `plain` is without, has directives."""
+    return len(DIRECTIVE.findall(text)) > len(DIRECTIVE.findall(plain))
+
+
+def render_message(segment: Segment, target: Target) -> str | None:
+    """A translation; with numbers in its directives if their order has changed, None if they cannot have any."""
+    own = [i for i, span in enumerate(segment.spans) if span.kind == "protected" and NUMBERED.match(span.name)]
+    places = [target.spans[i].start for i in own]
+    if places != sorted(places):
+        spans = list(target.spans)
+        for i in own:
+            spans[i] = replace(spans[i], open=spans[i].name)
+        return render(replace(target, spans=tuple(spans)))
+    text = render(target)
+    return text if DIRECTIVE.findall(text) == DIRECTIVE.findall(render(segment)) else None
+
+
+def fuzzy_edits(entry: Entry, newline: str) -> Iterator[Edit]:
+    """Add the flag fuzzy to an entry."""
+    if "fuzzy" in entry.flags:
+        return
+    for place, comment in entry.comments:
+        if comment.startswith("#,"):
+            yield place + 2, place + 2, " fuzzy,"
+            return
+    previous = [place for place, comment in entry.comments if comment.startswith("#|")]
+    first = min([entry.fields[0].at, *previous])
+    yield first, first, f"#, fuzzy{newline}"

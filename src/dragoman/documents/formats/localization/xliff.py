@@ -1,0 +1,242 @@
+"""XLIFF 1.2 and 2.x: each source is translated into its target; everything else stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.documents.edits import Edit, apply_edits
+from dragoman.documents.encoding import Encoding
+from dragoman.documents.formats.localization.languages import check_language
+from dragoman.documents.formats.localization.xml_inline import Inline, placeholder, read_inline, render_xml
+from dragoman.documents.formats.localization.xml_tree import (
+    Element,
+    as_start_tag,
+    indent_before,
+    local_name,
+    named,
+    read_xml,
+    with_attributes,
+)
+from dragoman.documents.markup import Token
+from dragoman.documents.segment import ReadOptions, Segment, Target
+from dragoman.errors import DocumentError
+
+TODO_STATES: Final = frozenset(("new", "needs-translation", "initial"))  # a target in these is not a translation yet
+ANGULAR: Final = re.compile(r"(START|CLOSE)_(\w+?)(?:_\d+)?")
+MT_STATE: Final = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}
+MEMORY_STATE: Final = {"state": "translated", "state-qualifier": "exact-match"}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A source and the place of its target: a trans-unit of XLIFF 1.2, or a segment of XLIFF 2.
+
+    A trans-unit that is divided into segments (seg-source) has several parts: segments with the places of their
+    content.
+    """
+
+    element: Element
+    source: Element
+    target: Element | None
+    parts: Sequence[tuple[Segment, int, int]]
+    version: int
+
+
+@dataclass(frozen=True)
+class XliffDocument:
+    """An XLIFF file; its segments are the sources without a translation."""
+
+    text: str
+    encoding: Encoding
+    units: Sequence[Unit]
+    languages: Sequence[Edit]  # adds the target language, if it is known and missing
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The sources to translate."""
+        return [segment for unit in self.units for segment, _, _ in unit.parts]
+
+    def write(self, targets: Sequence[Target | None]) -> bytes:
+        """The file with targets, with the states of machine translations."""
+        if all(target is None for target in targets):
+            return self.encoding.encode(self.text)
+        edits, rest = list(self.languages), iter(targets)
+        for unit in self.units:
+            own = [next(rest) for _ in unit.parts]
+            if any(target is not None for target in own):
+                edits += self._unit_edits(unit, own)
+        return self.encoding.encode(apply_edits(self.text, edits), "xmlcharrefreplace")
+
+    def _unit_edits(self, unit: Unit, targets: Sequence[Target | None]) -> Iterator[Edit]:
+        content = self._content(unit, targets)
+        approved = all(target is not None and target.approved for target in targets)
+        values = {} if unit.version > 1 else MEMORY_STATE if approved else MT_STATE
+        prefix = unit.source.tag.name.removesuffix(unit.source.name)
+        if unit.target is None:
+            space = unit.source.tag.get("xml:space")
+            values = values | ({"xml:space": space} if space else {})
+            attributes = "".join(f' {name}="{value}"' for name, value in values.items())
+            indent = indent_before(self.text, unit.source.start)
+            new = f"{indent}<{prefix}target{attributes}>{content}</{prefix}target>"
+            after = unit.element.find("seg-source") or unit.source
+            yield after.end, after.end, new
+        else:
+            tag = as_start_tag(with_attributes(self.text, unit.target.tag, values))
+            yield unit.target.start, unit.target.end, f"{tag}{content}</{unit.target.tag.name}>"
+        changes: dict[str, str] = {}
+        if unit.version > 1:
+            changes = {"state": "translated"}
+        elif unit.element.get("approved") == "yes":
+            changes = {"approved": "no"}
+        if changes:
+            own = unit.element.tag
+            yield own.start, own.end, with_attributes(self.text, own, changes)
+
+    def _content(self, unit: Unit, targets: Sequence[Target | None]) -> str:
+        """The content of a target; segments without a translation are empty."""
+        if unit.parts[0][1:] == (unit.source.tag.end, unit.source.content_end):
+            assert targets[0] is not None
+            return render_xml(targets[0])
+        divided = unit.element.find("seg-source")
+        assert divided is not None
+        start = divided.tag.end
+        edits = [
+            (first - start, last - start, "" if target is None else render_xml(target))
+            for (_, first, last), target in zip(unit.parts, targets, strict=True)
+        ]
+        return apply_edits(divided.content(self.text), edits)
+
+
+def read(data: bytes, name: str, options: ReadOptions) -> XliffDocument:
+    """Read an XLIFF file. Units with a translation are left unless `retranslate` is set, as is `translate="no"`."""
+    text, encoding, root = read_root(data, name)
+    files = named(root.children, "file")
+    edits = [
+        (tag.start, tag.end, with_attributes(text, tag, {attribute: options.target}))
+        for tag, attribute in check_languages(root, name, options)
+    ]
+    units = [
+        unit
+        for file in files
+        for unit in find_units(text, file, True, version(root))
+        if unit.parts and (options.retranslate or not is_translated(text, unit))
+    ]
+    return XliffDocument(text, encoding, units, edits)
+
+
+def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
+    """The sources with their translations, without inline elements."""
+    text, _, root = read_root(data, name)
+    check_languages(root, name, options)
+    for file in named(root.children, "file"):
+        for unit in find_units(text, file, True, version(root)):
+            if unit.target is None or not is_translated(text, unit):
+                continue
+            divided = unit.element.find("seg-source")
+            sources, targets = (segment_marks(one) for one in (divided or unit.source, unit.target))
+            if divided is not None and sources and len(sources) == len(targets):
+                pairs = list(zip(sources, targets, strict=True))
+            else:
+                pairs = [(unit.source, unit.target)]
+            for source, target in pairs:
+                both = [read_inline(one.content(text), classify, "").text.strip() for one in (source, target)]
+                if all(both):
+                    yield both[0], both[1]
+
+
+def read_root(data: bytes, name: str) -> tuple[str, Encoding, Element]:
+    """The text, its encoding and the root element."""
+    text, encoding, root = read_xml(data, name)
+    if root.name != "xliff":
+        raise DocumentError(f"{name} is not XLIFF: its root is <{root.name}>", code="damaged_document")
+    return text, encoding, root
+
+
+def check_languages(root: Element, name: str, options: ReadOptions) -> list[tuple[Token, str]]:
+    """Raise if a file is in other languages; return the tags that lack the target language, and its attribute."""
+    source, target = ("srcLang", "trgLang") if version(root) > 1 else ("source-language", "target-language")
+    elements = [root] if version(root) > 1 else named(root.children, "file")
+    for element in elements:
+        check_language(name, element.get(source), options.source, "source")
+        check_language(name, element.get(target), options.target)
+    return [(one.tag, target) for one in elements if options.target and not one.get(target)]
+
+
+def version(root: Element) -> int:
+    """The main version of a file."""
+    return 2 if root.get("version").startswith("2") else 1
+
+
+def find_units(text: str, element: Element, translate: bool, number: int) -> Iterator[Unit]:
+    """The units inside an element that are to be translated."""
+    for child in element.children:
+        own = {"no": False, "yes": True}.get(child.get("translate"), translate)
+        if child.name in ("group", "body", "unit"):
+            yield from find_units(text, child, own, number)
+        elif child.name in ("trans-unit", "segment") and own and (source := child.find("source")) is not None:
+            place = child.get("id") or child.get("resname") or element.get("id")
+            data = {one.get("id"): one.content(text) for one in children_of(element, "originalData")}
+            divided = child.find("seg-source")
+            marks = segment_marks(divided) if divided is not None else []
+            parts = [part(text, one, f"{place}, segment {i}", data) for i, one in enumerate(marks, 1)]
+            if not parts:
+                parts = [part(text, source, place, data)]
+            yield Unit(child, source, child.find("target"), [one for one in parts if one[0].text.strip()], number)
+
+
+def children_of(element: Element, name: str) -> list[Element]:
+    """The children of a child."""
+    child = element.find(name)
+    return [] if child is None else child.children
+
+
+def segment_marks(element: Element) -> list[Element]:
+    """The segments of a seg-source or its target."""
+    return [one for one in element.walk() if one.name == "mrk" and one.get("mtype") == "seg"]
+
+
+def part(text: str, element: Element, key: str, data: dict[str, str]) -> tuple[Segment, int, int]:
+    """The segment of an element with text, and the place of its content."""
+    content = element.content(text)
+    pretty = "\n" in content and element.get("xml:space") != "preserve" and re.search(r"\n\s+\S", content) is not None
+
+    def inline(token: Token, inside: str) -> Inline:
+        return classify(token, inside or data.get(token.get("dataRef") or "", ""))
+
+    return read_inline(content, inline, key, collapse=pretty), element.tag.end, element.content_end
+
+
+def is_translated(text: str, unit: Unit) -> bool:
+    """Whether a unit has a translation."""
+    if unit.target is None or not unit.target.content(text).strip():
+        return False
+    state = unit.element.get("state") if unit.version > 1 else unit.target.get("state")
+    if segment_marks(unit.target):
+        return any(mark.content(text).strip() for mark in segment_marks(unit.target))
+    return state not in TODO_STATES
+
+
+def classify(token: Token, inside: str) -> Inline:
+    """What an inline element of XLIFF is."""
+    get = token.get
+    match local_name(token.name):
+        case "g" | "pc":
+            return Inline("pair")
+        case "mrk":
+            return Inline("protected" if get("mtype") == "protected" or get("translate") == "no" else "pair")
+        case "bpt" | "bx" | "sc" | "sm":
+            return Inline("open", get("rid") or get("id") or "")
+        case "ept" | "ex" | "ec" | "em":
+            return Inline("close", get("rid") or get("startRef") or get("id") or "")
+        case "x" if angular := ANGULAR.fullmatch(get("id") or ""):
+            return Inline("open" if angular[1] == "START" else "close", f"angular {angular[2]}")
+        case "x" | "ph":
+            shows = placeholder(get("equiv-text"), get("disp"), inside, get("equiv"))
+            name = get("id") if local_name(token.name) == "x" else get("equiv")
+            if not shows and (name or "").startswith(("INTERPOLATION", "ICU", "PH")):
+                shows = f"{{{name}}}"
+            return Inline("code", shows=shows)
+    return Inline("code")

@@ -1,0 +1,83 @@
+"""E-books (.epub): chapters, the table of contents, and the title."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from dragoman.documents.formats.html import read_slots
+from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive, unsafe
+from dragoman.documents.formats.office.package import ArchiveDocument
+from dragoman.documents.formats.office.part import PartReader
+from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
+from dragoman.documents.spliced import SplicedText
+from dragoman.errors import DocumentError
+
+CHAPTER: Final = "application/xhtml+xml"
+CONTENTS: Final = Rules(strings=names("ncx:text"))
+PACKAGE: Final = Rules(strings=names("dc:title dc:subject dc:description"))
+ENTITIES: Final = re.compile(r"<!ENTITY\s")
+FONTS: Final = re.compile(r"\.(?:otf|ttf|ttc|woff2?)$", re.IGNORECASE)
+
+
+def read(data: bytes, name: str) -> ArchiveDocument:
+    """Read an e-book."""
+    archive = open_archive(data, name)
+    check_encryption(archive)
+    roots = [
+        e.attributes.get("full-path", "")
+        for e in events(archive, "META-INF/container.xml")
+        if e.name == "container:rootfile"
+    ]
+    if not any(roots):
+        raise DocumentError(f"{name} is damaged: META-INF/container.xml names no package")
+    parts: dict[str, SplicedText] = {}
+    for root in filter(None, roots):
+        parts[root] = read_xml(archive, root, PACKAGE)
+        for event in events(archive, root):
+            if event.kind == "start" and event.name == "opf:item":
+                part = posixpath.normpath(
+                    posixpath.join(posixpath.dirname(root), unquote(event.attributes.get("href", "")))
+                )
+                if part not in archive:
+                    continue
+                if event.attributes.get("media-type") == CHAPTER:
+                    parts[part] = read_chapter(archive, part)
+                elif event.attributes.get("media-type") == "application/x-dtbncx+xml":
+                    parts[part] = read_xml(archive, part, CONTENTS)
+    return ArchiveDocument(archive, {part: text for part, text in parts.items() if text.slots})
+
+
+def events(archive: Archive, part: str) -> list[Event]:
+    """The tags of an XML part."""
+    label = f"{archive.name} ({part})"
+    return [e for e in parse(decode_part(archive.read(part), label)[0], label, doctype=True) if e.kind == "start"]
+
+
+def read_xml(archive: Archive, part: str, rules: Rules) -> SplicedText:
+    """A part with strings."""
+    label = f"{archive.name} ({part})"
+    text, encoding = decode_part(archive.read(part), label)
+    slots = PartReader(text, label, posixpath.basename(part), rules, doctype=True).read()
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace")
+
+
+def read_chapter(archive: Archive, part: str) -> SplicedText:
+    """A chapter, which need not be well formed."""
+    label = f"{archive.name} ({part})"
+    text, encoding = decode_part(archive.read(part), label)
+    if ENTITIES.search(text):
+        raise unsafe(label, "it declares entities")
+    return SplicedText(text, read_slots(text, xml=True), encoding, "xmlcharrefreplace")
+
+
+def check_encryption(archive: Archive) -> None:
+    """Reject books with rights management; obfuscated fonts are copied."""
+    part = "META-INF/encryption.xml"
+    if part in archive:
+        for event in events(archive, part):
+            if event.name == "xenc:CipherReference" and not FONTS.search(event.attributes.get("URI", "")):
+                raise encrypted(archive.name)

@@ -1,0 +1,307 @@
+"""The content of a paragraph as a flat list: text in runs, breaks, points, and markup around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from dragoman.documents.formats.office.rules import Role, Rules
+from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.transfer.words import Range
+
+ItemKind = Literal["text", "break", "point", "open", "close", "protected"]
+EMPTY: Final = re.compile(r"<[^\s<>/]+\s*(?:/>|>\s*</[^\s<>]+\s*>)")
+NAME: Final = re.compile(r"</?([^\s/>]+)")
+PRESERVE: Final = ' xml:space="preserve"'
+
+
+@dataclass(frozen=True)
+class TextRun:
+    """The markup around text. Runs with the same key look the same."""
+
+    key: str = ""
+    open: str = ""
+    text_open: str = ""
+    text_close: str = ""
+    close: str = ""
+    name: str = ""
+
+
+PLAIN: Final = TextRun()
+
+
+@dataclass(frozen=True)
+class Item:
+    """A piece of a paragraph.
+
+    `unit` is the place of the smallest markup that can be replaced with it: a run, or an element between runs. `at` is
+    the place of `markup` in the part. `run` encloses the markup of points and breaks in runs. `role` and `name` say
+    which items are two ends of a field or of a range.
+    """
+
+    kind: ItemKind
+    unit: Range
+    markup: str = ""
+    text: str = ""
+    run: TextRun = PLAIN
+    at: int | None = None
+    name: str = ""
+    role: Role = ""
+    code: str = ""
+
+    @property
+    def whole(self) -> str:
+        """The markup with its run."""
+        return self.run.open + self.markup + self.run.close
+
+    @property
+    def has_content(self) -> bool:
+        """Whether it has words, or stands for some."""
+        return self.kind == "protected" or (self.kind == "text" and not self.text.isspace() and self.text != "")
+
+
+class ItemReader:
+    """Reads the items of a paragraph."""
+
+    def __init__(self, text: str, rules: Rules) -> None:
+        self.text, self.rules = text, rules
+        self.items: list[Item] = []
+
+    def read(self, paragraph: Element) -> list[Item]:
+        """The items of a paragraph, in order."""
+        self.items = []
+        for child in paragraph.children:
+            self._child(child, PLAIN, None)
+        return self.items
+
+    def _child(self, element: Element, run: TextRun, unit: Range | None) -> None:
+        """An element of a paragraph or of a container; `unit` is given inside something that stays together."""
+        name, rules = element.name, self.rules
+        if name in rules.runs:
+            self._run(element, run, unit)
+        elif name in rules.containers:
+            self._container(element, run, unit)
+        elif name in rules.texts:  # text without a run
+            self._content(element, replace(run, **self._text_markup(element)), unit or (element.start, element.end))
+        elif name or rules.direct:
+            self._content(element, run, unit or (element.start, element.end))
+
+    def _run(self, element: Element, run: TextRun, unit: Range | None) -> None:
+        rules = self.rules
+        unit = unit or (element.start, element.end)
+        if rules.is_code(element):
+            self._protected(element, PLAIN, unit)
+            return
+        if rules.direct:
+            if rules.is_plain(element):
+                for child in element.children:
+                    self._child(child, run, unit)
+            elif any(child.name in rules.runs | rules.containers for child in element.children):
+                self._container(element, run, unit)
+            else:
+                opening = self.text[element.start : element.content]
+                own = TextRun(
+                    opening, opening, close=self.text[element.closing : element.end], name=local(element.name)
+                )
+                for child in element.children:
+                    self._content(child, own, unit)
+            return
+        properties = next((child for child in element.children if child.name in rules.properties), None)
+        text = next((child for child in element.children if child.name in rules.texts), None)
+        opening, key, label = self.text[element.start : element.content], "", ""
+        if element.content == element.end:  # an empty element
+            return
+        if properties is not None:
+            raw = self.text[properties.start : properties.end]
+            opening += raw
+            key = " ".join(rules.insignificant.sub("", raw).split())
+            key = "" if EMPTY.fullmatch(key) else key
+            label = "+".join(
+                [*map(local, properties.attributes), *(local(child.name) for child in properties.children)]
+            )
+        own = TextRun(key, opening, close=self.text[element.closing : element.end], name=label[:40] or "run")
+        if text is not None:
+            own = replace(own, **self._text_markup(text))
+        for child in element.children:
+            if child.name and child is not properties:
+                self._content(child, own, unit)
+
+    def _text_markup(self, element: Element) -> dict[str, str]:
+        """The tags around text in a run."""
+        opening = self.text[element.start : element.content].removesuffix(">").removesuffix("/").rstrip()
+        if self.rules.preserve and "xml:space" not in element.attributes:
+            opening += PRESERVE
+        found = NAME.match(opening)
+        return {"text_open": opening + ">", "text_close": f"</{found[1] if found else ''}>"}
+
+    def _container(self, element: Element, run: TextRun, unit: Range | None) -> None:
+        rules, content = self.rules, element.content
+        children = list(element.children)
+        while children and (children[0].name in rules.properties or not (children[0].name or rules.direct)):
+            content = children.pop(0).end
+        if element.content == element.end:
+            self._content(element, run, unit or (element.start, element.end))
+            return
+        first, last = (element.start, content), (element.closing, element.end)
+        if (code := rules.field_code(element)) and not rules.is_translated_field(code):
+            self._protected(element, PLAIN, unit or (element.start, element.end))
+            return
+        name = local(element.name)
+        self.items.append(Item("open", unit or first, self.text[slice(*first)], at=first[0], name=name))
+        for child in children:
+            self._child(child, run, unit)
+        self.items.append(Item("close", unit or last, self.text[slice(*last)], name=name))
+
+    def _content(self, element: Element, run: TextRun, unit: Range) -> None:
+        """Text or an element in a run, or between runs."""
+        rules, name = self.rules, element.name
+        raw = self.text[element.start : element.end]
+        wrapper = run if run.text_open or not rules.direct else PLAIN  # direct formats have points anywhere
+        if not name:
+            if rules.direct:
+                self.items.append(Item("text", unit, raw, element.value, run))
+        elif name in rules.texts:
+            text = "".join(child.value for child in element.children)
+            if not rules.newlines:
+                text = re.sub(r"[\t\r\n]", " ", text)
+            if rules.strips and element.attributes.get("xml:space") != "preserve":
+                text = text.strip()
+            self.items.append(Item("text", unit, raw, text, run))
+        elif name in rules.breaks:
+            self.items.append(Item("break", unit, wrapper.open + raw + wrapper.close, "\n"))
+        elif name in rules.characters:
+            count = element.attributes.get(rules.repeats, "1")
+            times = min(int(count), 1000) if count.isascii() and count.isdecimal() else 1
+            self.items.append(Item("text", unit, raw, rules.characters[name] * times, run))
+        elif name in rules.dropped:
+            self.items.append(Item("text", unit, raw))
+        elif name in rules.protected:
+            self._protected(element, wrapper, unit)
+        else:
+            role: Role = rules.field_part(element)
+            key, code = "field", rules.field_code(element)
+            if name in rules.ranges or name in rules.ranges.values():
+                role = "start" if name in rules.ranges else "stop"
+                ids = (value for name, value in element.attributes.items() if name in rules.range_ids)
+                key = f"{rules.ranges.get(name, name)} {next(ids, '')}"
+            elif not role:
+                key = local(name)
+            self.items.append(Item("point", unit, raw, "", wrapper, element.start, key, role, code))
+
+    def _protected(self, element: Element, run: TextRun, unit: Range) -> None:
+        """What has text that is not translated; a point if it has none."""
+        raw = self.text[element.start : element.end]
+        text = " ".join("".join(child.value for child in element.walk() if not child.name).split())
+        kind: ItemKind = "protected" if text else "point"
+        self.items.append(Item(kind, unit, raw, text, run, element.start, local(element.name)))
+
+
+def local(name: str) -> str:
+    """A name without its prefix."""
+    return name.rpartition(":")[2]
+
+
+def pair_ranges(items: Sequence[Item], rules: Rules) -> list[Item]:
+    """Items with fields and ranges that begin and end in the same container turned into pairs or protected text."""
+    frames: list[list[int]] = [[]]  # items that wait for their end, by container
+    found: dict[int, int] = {}
+    for index, item in enumerate(items):
+        if item.kind == "open":
+            frames.append([])
+        elif item.kind == "close":
+            frames.pop()
+        elif item.role in ("begin", "start"):
+            frames[-1].append(index)
+        elif item.role in ("end", "stop"):
+            starts = [i for i in frames[-1] if items[i].name == item.name]
+            if starts:
+                found[starts[-1]] = index
+                while frames[-1].pop() != starts[-1]:  # ranges that cross this one stay points
+                    pass
+    return list(_paired(items, found, rules, 0, len(items)))
+
+
+def _paired(items: Sequence[Item], ends: dict[int, int], rules: Rules, index: int, last: int) -> Iterator[Item]:
+    while index < last:
+        item = items[index]
+        end = ends.get(index)
+        if end is None:
+            yield item
+            index += 1
+            continue
+        inside = items[index + 1 : end]
+        if item.role == "start":
+            yield replace(item, kind="open", role="")
+            yield from _paired(items, ends, rules, index + 1, end)
+            yield replace(items[end], kind="close", role="")
+        else:
+            separate = next((i for i in range(index + 1, end) if items[i].role == "separate"), end)
+            code = "".join(one.code for one in items[index:separate])
+            whole = (item.unit[0], items[end].unit[1])
+            if rules.is_translated_field(code) and separate < end and is_balanced(items[index + 1 : separate]):
+                markup = "".join(one.whole for one in items[index : separate + 1])
+                yield Item("open", (item.unit[0], items[separate].unit[1]), markup, name="field")
+                yield from _paired(items, ends, rules, separate + 1, end)
+                yield Item("close", items[end].unit, items[end].whole, name="field")
+            else:
+                text = (
+                    "".join(one.text for one in inside if one.kind in ("text", "protected")) if separate < end else ""
+                )
+                markup = "".join(one.whole for one in items[index : end + 1])
+                yield Item("protected" if text.strip() else "point", whole, markup, text.strip(), name="field")
+        index = end + 1
+
+
+def is_balanced(items: Sequence[Item]) -> bool:
+    """Whether containers that are opened are closed."""
+    depth = 0
+    for item in items:
+        depth += {"open": 1, "close": -1}.get(item.kind, 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def trim(items: Sequence[Item]) -> list[Item]:
+    """Items without those before the first and after the last word, and without pairs around all of them."""
+    groups: list[list[Item]] = []
+    end = -1
+    for item in items:
+        if groups and item.unit[0] < end:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+        end = max(end, item.unit[1])
+    first, last = 0, len(groups)
+
+    def outer(group: list[Item]) -> bool:
+        return not any(item.has_content for item in group) and is_balanced(group)
+
+    while first < last:
+        if outer(groups[first]):
+            first += 1
+        elif outer(groups[last - 1]):
+            last -= 1
+        elif len(groups[first]) == 1 and groups[first][0].kind == "open":
+            close = _closing(groups, first)
+            if close == last - 1 and len(groups[close]) == 1:
+                first, last = first + 1, close
+            elif close is not None and not any(item.has_content for one in groups[first:close] for item in one):
+                first = close + 1
+            else:
+                break
+        else:
+            break
+    return [item for group in groups[first:last] for item in group]
+
+
+def _closing(groups: Sequence[Sequence[Item]], first: int) -> int | None:
+    """The group that closes the container that the first group opens."""
+    depth = 0
+    for index in range(first, len(groups)):
+        depth += sum({"open": 1, "close": -1}.get(item.kind, 0) for item in groups[index])
+        if depth == 0:
+            return index
+    return None

@@ -1,0 +1,143 @@
+"""OpenDocument texts, sheets and presentations (.odt, .ods, .odp), and their flat variants (.fodt, .fods, .fodp)."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Final
+
+from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive
+from dragoman.documents.formats.office.package import read_parts
+from dragoman.documents.formats.office.part import read_part
+from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.formats.office.xlsx import LITERAL, keep
+from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
+from dragoman.documents.segment import Document
+from dragoman.errors import DocumentError
+
+FIELDS: Final = names("""
+author-initials author-name bibliography-mark bookmark-ref chapter character-count conditional-text creation-date
+creation-time creator database-display date dde-connection description drop-down editing-cycles editing-duration
+execute-macro expression file-name hidden-text image-count initial-creator keywords measure modification-date
+modification-time note-ref object-count page-continuation page-count page-number page-variable-get page-variable-set
+paragraph-count placeholder print-date print-time printed-by reference-ref ruby script sender-city sender-company
+sender-country sender-email sender-fax sender-firstname sender-initials sender-lastname sender-phone-private
+sender-phone-work sender-position sender-postal-code sender-state-or-province sender-street sender-title sequence
+sequence-ref sheet-name subject table-count table-formula template-name text-input time title user-defined
+user-field-get user-field-input variable-get variable-input variable-set word-count
+""")  # generated text
+VALUES: Final = names("string text")  # types of cells whose text is not computed
+IGNORED: Final = names(  # properties that do not change how text looks
+    "officeooo:rsid officeooo:paragraph-rsid fo:language fo:country fo:script style:language-asian style:country-asian "
+    "style:language-complex style:country-complex style:rfc-language-tag style:script-type"
+)
+CODE_STYLES: Final = names("Source_20_Text Source_Text Teletype Example Preformatted_20_Text")
+FORMULA: Final = re.compile(r'\stable:(?:formula|condition)="([^"]*)"')
+
+
+def is_computed(cell: Element) -> bool:
+    """Whether the text of a cell is a number, a date or the result of a formula."""
+    return "table:formula" in cell.attributes or cell.attributes.get("office:value-type", "string") not in VALUES
+
+
+def is_code(element: Element) -> bool:
+    """Whether a span or a paragraph has a style for code."""
+    return element.attributes.get("text:style-name") in CODE_STYLES
+
+
+RULES: Final = Rules(
+    paragraphs=names("text:p text:h"),
+    strings=names("svg:title svg:desc dc:title dc:subject dc:description"),
+    runs=names("text:span"),
+    containers=names("text:a text:meta text:meta-field"),
+    breaks=names("text:line-break text:tab"),
+    characters={"text:s": " "},
+    repeats="text:c",
+    dropped=names("text:soft-page-break"),
+    protected=frozenset(f"text:{one}" for one in FIELDS)
+    | names("presentation:date-time presentation:header presentation:footer"),
+    ranges={
+        "text:bookmark-start": "text:bookmark-end",
+        "text:reference-mark-start": "text:reference-mark-end",
+        "text:toc-mark-start": "text:toc-mark-end",
+        "text:alphabetical-index-mark-start": "text:alphabetical-index-mark-end",
+        "text:change-start": "text:change-end",
+        "office:annotation": "office:annotation-end",
+    },
+    range_ids=names("text:name text:id text:change-id office:name"),
+    skipped=names("text:tracked-changes"),
+    inspected=names("table:table-cell table:covered-table-cell"),
+    is_skipped=is_computed,
+    is_code=is_code,
+    direct=True,
+    spaces="text:s",
+)
+
+
+def read(data: bytes, name: str) -> Document:
+    """Read the texts of a document, of its headers and footers, and of charts in it."""
+    if not data.startswith(b"PK"):
+        part = read_part(data, name, "text", rules_for(decode_part(data, name)[0], name))
+        return keep(part, set(literals(part.text)))
+    archive = open_archive(data, name)
+    check_manifest(archive)
+    rules: dict[str, Rules] = {}
+    kept: set[str] = set()
+    for part_name in archive.parts:
+        if PurePosixPath(part_name).name in ("content.xml", "styles.xml", "meta.xml"):
+            text, _ = decode_part(archive.read(part_name), f"{name} ({part_name})")
+            rules[part_name] = rules_for(text, f"{name} ({part_name})")
+            kept.update(literals(text))
+    if "content.xml" not in rules:
+        raise DocumentError(f"{name} is damaged: it has no content.xml")
+    document = read_parts(archive, rules)
+    return replace(document, parts={key: keep(part, kept) for key, part in document.parts.items()})
+
+
+def check_manifest(archive: Archive) -> None:
+    """Reject documents with a password."""
+    part = "META-INF/manifest.xml"
+    if part in archive:
+        label = f"{archive.name} ({part})"
+        for event in parse(decode_part(archive.read(part), label)[0], label, doctype=True):
+            if event.name == "manifest:encryption-data":
+                raise encrypted(archive.name)
+
+
+def rules_for(text: str, name: str) -> Rules:
+    """The rules with the styles of a part: spans that change nothing but the language are plain text."""
+    plain = set(plain_styles(parse(text, name)))
+
+    def is_plain(span: Element) -> bool:
+        return span.attributes.get("text:style-name", "") in plain
+
+    return replace(RULES, is_plain=is_plain)
+
+
+def plain_styles(events: Iterator[Event]) -> Iterator[str]:
+    """The names of automatic text styles that look like the text around them, and the empty name."""
+    yield ""
+    style, plain = None, False
+    for event in events:
+        if event.name == "office:body":
+            return
+        if event.kind == "start" and event.name == "style:style":
+            family, parent = (event.attributes.get(f"style:{key}") for key in ("family", "parent-style-name"))
+            style, plain = event.attributes.get("style:name"), family == "text" and parent is None
+        elif event.kind == "start" and style is not None:
+            plain = plain and event.name == "style:text-properties" and IGNORED.issuperset(event.attributes)
+        elif event.kind == "end" and event.name == "style:style":
+            if plain and style is not None:
+                yield style
+            style = None
+
+
+def literals(text: str) -> Iterator[str]:
+    """The texts in the formulas and conditions of a sheet."""
+    for formula in FORMULA.finditer(text):
+        for literal in LITERAL.finditer(html.unescape(formula[1])):
+            yield literal[1].replace('""', '"').strip()

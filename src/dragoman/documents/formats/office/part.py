@@ -1,0 +1,117 @@
+"""The slots of an XML part: its paragraphs, those inside them, and attributes that people read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dragoman.documents.formats.office.items import Item, ItemReader, local, pair_ranges, trim
+from dragoman.documents.formats.office.rules import Rules
+from dragoman.documents.formats.office.runs import FORBIDDEN, escape_xml, make_slot
+from dragoman.documents.formats.office.tree import Element, build
+from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
+from dragoman.documents.markup import TAG, attributes, escape_attribute
+from dragoman.documents.segment import MAX_DEPTH, Segment
+from dragoman.documents.spliced import Slot, SplicedText
+from dragoman.documents.transfer.placeholders import LETTER
+
+FILE_NAME: Final = re.compile(r"\S+\.\w{2,4}|https?://\S+")
+
+
+def read_part(data: bytes, name: str, label: str, rules: Rules) -> SplicedText:
+    """Read a part; `name` is for messages, and `label` begins the keys of its segments."""
+    text, encoding = decode_part(data, name)
+    return SplicedText(text, PartReader(text, name, label, rules).read(), encoding, "xmlcharrefreplace")
+
+
+class PartReader:
+    """Finds the slots of a part."""
+
+    def __init__(self, text: str, name: str, label: str, rules: Rules, doctype: bool = False) -> None:
+        self.text, self.name, self.label, self.rules, self.doctype = text, name, label, rules, doctype
+        self.items = ItemReader(text, rules)
+        self.built = rules.paragraphs | rules.strings | rules.inspected
+        self.slots: list[Slot] = []
+        self.count = 0
+
+    def read(self) -> list[Slot]:
+        """All slots, in order."""
+        rules = self.rules
+        events = parse(self.text, self.name, self.doctype)
+        for event in events:
+            if event.kind != "start":
+                continue
+            if event.name in rules.skipped:
+                skip(events)
+            elif event.name in self.built:
+                self._element(build(event, events))
+            else:
+                self._attributes(event)
+        return sorted(self.slots, key=lambda slot: (slot.start, -slot.end))
+
+    def _element(self, element: Element) -> None:
+        rules = self.rules
+        if element.name in rules.skipped or (element.name in rules.inspected and rules.is_skipped(element)):
+            return
+        if element.name in rules.paragraphs:
+            self._paragraph(element)
+        elif element.name in rules.strings:
+            self._string(element)
+        if element.name:
+            self._attributes(element)
+        for child in element.children:
+            self._element(child)
+
+    def _paragraph(self, paragraph: Element) -> None:
+        self.count += 1
+        if self.rules.is_code(paragraph):
+            return
+        items = pair_ranges(self.items.read(paragraph), self.rules)
+        items = trim(items) if self.rules.trims else items
+        if not is_movable(items) or not any(LETTER.search(item.text) for item in items if item.kind == "text"):
+            return
+        spaces = self.rules.spaces
+        if not self.text.startswith(spaces.partition(":")[0] + ":", paragraph.start + 1):  # another prefix
+            spaces = ""
+        self.slots.append(make_slot(items, f"{self.label} {self.count}", self.rules.direct, spaces))
+
+    def _string(self, element: Element) -> None:
+        self.count += 1
+        text = "".join(child.value for child in element.children)
+        if LETTER.search(text):
+            segment = Segment(text, key=f"{self.label} {self.count}")
+            self.slots.append(Slot(element.content, element.closing, segment, escape_xml))
+
+    def _attributes(self, tag: Element | Event) -> None:
+        """Slots for the attributes of a tag that people read."""
+        wanted = self.rules.attributes.get(tag.name, frozenset())
+        if wanted.isdisjoint(tag.attributes):
+            return
+        found = TAG.match(self.text, tag.start)
+        for attribute in attributes(found, lower=False) if found else ():
+            value = attribute.value
+            if attribute.name in wanted and LETTER.search(value) and not FILE_NAME.fullmatch(value):
+                segment = Segment(value, key=f"{self.label} {local(tag.name)} {attribute.name}")
+                self.slots.append(Slot(attribute.start, attribute.end, segment, escape_value))
+
+
+def is_movable(items: Sequence[Item]) -> bool:
+    """Whether words can change their order: no field begins or ends elsewhere, and nothing is nested too deep."""
+    depth, deepest = 0, 0
+    for item in items:
+        depth += {"open": 1, "close": -1}.get(item.kind, 0)
+        deepest = max(depth, deepest)
+    return deepest < MAX_DEPTH - 1 and not any(item.role in ("begin", "separate", "end") for item in items)
+
+
+def escape_value(text: str) -> str:
+    """The value of an attribute, without characters that XML does not have."""
+    return escape_attribute(FORBIDDEN.sub("", text)).replace("\n", "&#10;")
+
+
+def skip(events: Iterator[Event]) -> None:
+    """Pass over the rest of an element that has begun."""
+    depth = 1
+    while depth:
+        depth += {"start": 1, "end": -1}.get(next(events).kind, 0)

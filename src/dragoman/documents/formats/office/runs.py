@@ -1,0 +1,193 @@
+"""Slots whose text is in runs: each stretch of a translation gets the run that its words had."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dragoman.documents.formats.office.items import PLAIN, Item, TextRun
+from dragoman.documents.markup import escape_text
+from dragoman.documents.segment import SegmentBuilder, Span, Target
+from dragoman.documents.spliced import Slot
+
+FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML lacks
+REPEATED: Final = re.compile(" {2,}")
+SPACE: Final = re.compile(r"[ \t\r\n]+")
+
+
+def escape_xml(text: str) -> str:
+    """Text between tags, without characters that XML does not have."""
+    return escape_text(FORBIDDEN.sub("", text))
+
+
+@dataclass(frozen=True)
+class RunSlot(Slot):
+    """A slot with runs.
+
+    `runs` are those of spans: a pair that stands for a run, or a point that is inside one. `bases` are the runs of text
+    directly in a container, and of the paragraph (None). `breaks` are the markup of the line breaks, in order. `spaces`
+    is the element that stands for repeated spaces, if the format needs one.
+    """
+
+    runs: Mapping[int, TextRun] = field(default_factory=dict)
+    bases: Mapping[int | None, TextRun] = field(default_factory=dict)
+    breaks: Sequence[str] = ()
+    spaces: str = ""
+
+    def render(self, target: Target, markup: Callable[[Span], str]) -> str:
+        """The target as runs."""
+        writer = _Writer(self)
+        children: dict[int | None, list[int]] = {}
+        for index, span in enumerate(target.spans):
+            children.setdefault(span.parent, []).append(index)
+
+        def write(start: int, end: int, parent: int | None, run: TextRun) -> None:
+            ordered = sorted(children.get(parent, ()), key=lambda i: (target.spans[i].start, target.spans[i].end, i))
+            for index in ordered:
+                span = target.spans[index]
+                writer.add_text(target.text[start : span.start], run)
+                own = self.runs.get(index)
+                if span.kind == "protected" and not span.open:
+                    writer.add_text(target.text[span.start : span.end], run)
+                elif span.kind != "pair":
+                    writer.add_markup(markup(span) if own is None else own.open + markup(span) + own.close)
+                elif own is not None:
+                    write(span.start, span.end, index, own)
+                else:
+                    writer.add_markup(markup(span))
+                    write(span.start, span.end, index, self.bases.get(index, run))
+                    writer.add_markup(span.close)
+                start = span.end
+            writer.add_text(target.text[start:end], run)
+
+        write(0, len(target.text), None, self.bases.get(None, PLAIN))
+        return writer.finish()
+
+
+class _Writer:
+    """Collects text until the run changes."""
+
+    def __init__(self, slot: RunSlot) -> None:
+        self.slot, self.breaks = slot, iter(slot.breaks)
+        self.written: list[str] = []
+        self.text, self.run = "", PLAIN
+
+    def add_text(self, text: str, run: TextRun) -> None:
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            if number > 0:
+                markup = next(self.breaks, None)
+                if markup is None:
+                    line = "\n" + line
+                else:
+                    self.add_markup(markup)
+            if line:
+                if run != self.run:
+                    self._flush()
+                self.text, self.run = self.text + line, run
+
+    def add_markup(self, markup: str) -> None:
+        self._flush()
+        self.written.append(markup)
+
+    def _flush(self) -> None:
+        if self.text:
+            text, run = escape_xml(self.text), self.run
+            if self.slot.spaces:
+                text = REPEATED.sub(self._repeat, text)
+                if text.startswith(" ") and not self.written:
+                    text = f"<{self.slot.spaces}/>{text[1:]}"
+            self.written += [run.open, run.text_open, text, run.text_close, run.close]
+        self.text = ""
+
+    def _repeat(self, spaces: re.Match[str]) -> str:
+        element = self.slot.spaces
+        return f' <{element} {element.partition(":")[0]}:c="{len(spaces[0]) - 1}"/>'
+
+    def finish(self) -> str:
+        self._flush()
+        return "".join(self.written)
+
+
+def make_slot(items: Sequence[Item], key: str, direct: bool, spaces: str) -> RunSlot:
+    """The slot of a paragraph from its items; runs that look like most of the text around them need no span."""
+    builder, runs, breaks = SegmentBuilder(), dict[int, TextRun](), list[str]()
+    bases = choose_bases(items)
+    opened = [-1]  # items that opened containers
+    found: dict[int | None, TextRun] = {None: bases[-1]}
+    current: TextRun | None = None
+
+    def leave() -> None:
+        nonlocal current
+        if current is not None:
+            builder.close_pair("", current.name)
+        current = None
+
+    for index, item in enumerate(items):
+        match item.kind:
+            case "text":
+                text = item.text
+                if direct and item.run.text_open == "" and not item.markup.startswith("<"):
+                    text = SPACE.sub(" ", text)
+                    text = text.removeprefix(" ") if builder.text[-1:] in ("", " ", "\n") else text
+                if text.strip() and item.run.key != (current or bases[opened[-1]]).key:
+                    leave()
+                    if item.run.key != bases[opened[-1]].key:
+                        current = item.run
+                        builder.open_pair("", name=item.run.name)
+                        runs[len(builder.spans) - 1] = item.run
+                builder.add_text(text)
+            case "break":
+                builder.add_text("\n")
+                breaks.append(item.markup)
+            case "open":
+                leave()
+                builder.open_pair(item.whole, item.at if item.run == PLAIN else None, item.name)
+                opened.append(index)
+                found[len(builder.spans) - 1] = bases[index]
+            case "close":
+                leave()
+                builder.close_pair(item.whole, item.name)
+                opened.pop()
+            case "point" | "protected":
+                if item.kind == "point":
+                    builder.add_point(item.markup, item.at, item.name)
+                else:
+                    builder.add_protected(item.text, item.markup, item.at, item.name)
+                if item.run != PLAIN:
+                    runs[len(builder.spans) - 1] = item.run
+    leave()
+    segment = builder.build(key)
+    return RunSlot(
+        items[0].unit[0],
+        max(item.unit[1] for item in items),
+        segment,
+        runs=runs,
+        bases=found,
+        breaks=breaks,
+        spaces=spaces,
+    )
+
+
+def choose_bases(items: Sequence[Item]) -> dict[int, TextRun]:
+    """The run that most of the text in each container has, by the index of the item that opens it; -1 is all."""
+    counts: dict[int, Counter[str]] = {-1: Counter()}
+    looks: dict[str, TextRun] = {}
+    opened = [-1]
+    for index, item in enumerate(items):
+        if item.kind == "open":
+            opened.append(index)
+            counts[index] = Counter()
+        elif item.kind == "close":
+            opened.pop()
+        elif item.kind == "text" and item.text.strip():
+            looks.setdefault(item.run.key, item.run)
+            counts[opened[-1]][item.run.key] += len(item.text)
+    everything = sum(counts.values(), Counter())
+    return {
+        index: looks[(count or everything).most_common(1)[0][0]] if everything else PLAIN
+        for index, count in counts.items()
+    }

@@ -1,0 +1,89 @@
+"""Excel workbooks (.xlsx, .xlsm). Macros are copied, never run.
+
+Texts of cells are translated; formulas, numbers, dates and names of sheets are not. A text that a formula compares
+with, or that names the column of a table, keeps its words, because formulas would no longer find it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from dragoman.documents.formats.office.archive import Archive, open_archive
+from dragoman.documents.formats.office.drawing import DRAWING, DRAWING_PARTS
+from dragoman.documents.formats.office.package import ArchiveDocument, content_types, read_parts, rules_by_type
+from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.xml_events import decode_part
+from dragoman.documents.spliced import Slot, SplicedText
+
+STRINGS: Final = Rules(
+    paragraphs=names("x:si x:is"),
+    runs=names("x:r"),
+    properties=names("x:rPr"),
+    texts=names("x:t"),
+    dropped=names("x:rPh x:phoneticPr"),  # the pronunciation of the old words
+    trims=False,
+    newlines=True,
+    preserve=True,
+)
+MAIN: Final = r"spreadsheetml\.(?:sheet|template)\.main\+xml$|ms-excel\.\w+\.macroEnabled\.main\+xml$"
+SHEET: Final = r"spreadsheetml\.worksheet\+xml$"
+PARTS: Final = {
+    r"spreadsheetml\.sharedStrings\+xml$": STRINGS,
+    SHEET: STRINGS,
+    r"spreadsheetml\.comments\+xml$": replace(STRINGS, paragraphs=names("x:text")),
+    r"ms-excel\.threadedcomments\+xml$": Rules(strings=names("xtc:text")),
+    r"officedocument\.drawing\+xml$": DRAWING,
+    **DRAWING_PARTS,
+}
+FORMULA: Final = re.compile(r"<(?:\w+:)?(?:f|formula[12]?)(?:\s[^>]*)?>([^<]+)<")
+LITERAL: Final = re.compile(r'"((?:[^"]|"")*)"')
+COLUMN: Final = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^>]*?\bname="([^"]*)"')
+INLINE: Final = "inlineStr"
+
+
+def read(data: bytes, name: str) -> ArchiveDocument:
+    """Read the texts of cells, comments, charts and shapes."""
+    archive = open_archive(data, name)
+    rules = rules_by_type(archive, PARTS, MAIN, "a workbook")
+    types = content_types(archive)
+    kept: set[str] = set()
+    for part in archive.parts:
+        kind = types.get(part, "")
+        if re.search(SHEET, kind):
+            text = read_text(archive, part)
+            kept.update(literals(text))
+            if INLINE not in text:  # sheets are large
+                rules.pop(part, None)
+        elif re.search(r"spreadsheetml\.(?:table|pivotCacheDefinition)\+xml$", kind):
+            kept.update(html.unescape(found[1]).strip() for found in COLUMN.finditer(read_text(archive, part)))
+    document = read_parts(archive, rules)
+    return replace(document, parts={name: keep(part, kept) for name, part in document.parts.items()})
+
+
+def read_text(archive: Archive, part: str) -> str:
+    """The XML of a part."""
+    return decode_part(archive.read(part), f"{archive.name} ({part})")[0]
+
+
+def literals(sheet: str) -> Iterator[str]:
+    """The texts in the formulas and the lists of permitted values of a sheet."""
+    for formula in FORMULA.finditer(sheet):
+        for literal in LITERAL.finditer(html.unescape(formula[1])):
+            text = literal[1].replace('""', '"')
+            yield text.strip()
+            yield from (value.strip() for value in text.split(","))
+
+
+def keep(part: SplicedText, kept: set[str]) -> SplicedText:
+    """The part with segments that formulas refer to left as they are."""
+
+    def mark(slot: Slot) -> Slot:
+        if slot.segment.text.strip() in kept:
+            return replace(slot, segment=replace(slot.segment, translate=False))
+        return slot
+
+    return replace(part, slots=[mark(slot) for slot in part.slots])

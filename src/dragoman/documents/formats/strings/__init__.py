@@ -1,0 +1,1 @@
+"""String files of programs: JSON, YAML and Java properties."""

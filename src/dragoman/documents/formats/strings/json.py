@@ -1,0 +1,64 @@
+"""String files in JSON: every string that is a value is translated, keys are not."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from dragoman.documents.encoding import decode
+from dragoman.documents.formats.strings.messages import string_slots, unescape
+from dragoman.documents.spliced import Slot, SplicedText
+from dragoman.errors import DocumentError
+from dragoman.files import parse_json
+
+TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
+
+
+def read(data: bytes, name: str) -> SplicedText:
+    """Read a JSON file. In .arb files, and wherever else a key begins with @, the value describes a string: skip it."""
+    text, encoding = decode(data, name)
+    try:
+        parse_json(text)
+    except ValueError as error:
+        raise DocumentError(f"{name} is not valid JSON: {error}", code="invalid_json") from None
+    ascii_only = text.isascii() and "\\u" in text
+    slots: list[Slot] = []
+    path: list[str | int] = []  # the key or index of each open container
+    after_key = False
+    for token in TOKEN.finditer(text):
+        match token[0]:
+            case "{":
+                path.append("")
+                after_key = False
+            case "[":
+                path.append(0)
+            case "}" | "]":
+                path.pop()
+            case ",":
+                last = path.pop()
+                path.append(last + 1 if isinstance(last, int) else "")
+                after_key = False
+            case ":":
+                after_key = True
+            case string if string.startswith('"'):
+                if path and isinstance(path[-1], str) and not after_key:
+                    path[-1] = json.loads(string)
+                elif not any(isinstance(key, str) and key.startswith("@") for key in path):
+                    value, places = unescape(
+                        string[1:-1], token.start() + 1, ESCAPE, lambda found: str(json.loads(f'"{found[0]}"'))
+                    )
+                    key = ".".join(map(str, path))
+                    slots += string_slots(value, places, key, escape_ascii if ascii_only else escape, original=text)
+    return SplicedText(text, slots, encoding)
+
+
+def escape(text: str) -> str:
+    """Text inside a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def escape_ascii(text: str) -> str:
+    """The same in ASCII, for files that are written so."""
+    return json.dumps(text)[1:-1]

@@ -1,0 +1,165 @@
+"""Strings of programs, in JSON, YAML and the like: with tags, entities and ICU messages inside them.
+
+A string with entities is HTML: its text is written with entities again.
+An ICU argument with branches, `{n, plural, one {# file} other {# files}}`, is protected in the text around it, and the
+text of each branch is a segment of its own. So the message stays well formed whatever the model writes.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from dragoman.documents.markup import TAG, escape_text
+from dragoman.documents.segment import SegmentBuilder
+from dragoman.documents.spliced import Slot
+from dragoman.documents.transfer.placeholders import LETTER
+
+CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
+BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
+ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
+VOID: Final = frozenset(["br", "img", "hr", "wbr", "input"])
+CODE: Final = re.compile(r"(?:[\w+-]*[_/\\.:@#$=][\w./\\:@#$=+-]*|[a-z]{2,3}-[A-Z]{2}|[a-z]+[A-Z]\w*)")
+MAX_NESTING: Final = 20
+
+
+def is_code(value: str) -> bool:
+    """Whether a string is an identifier, a path, a color or the like: one word with characters that words lack."""
+    return CODE.fullmatch(value) is not None
+
+
+def string_slots(
+    value: str,
+    places: Sequence[int],
+    key: str,
+    escape: Callable[[str], str],
+    *,
+    original: str,
+    wrap: Callable[[str], str] = str,
+) -> list[Slot]:
+    """The slots of a string: one for its text, and one for each branch of the ICU messages in it.
+
+    `places` has the offset of each character of `value` in the `original`, and that of the end.
+    """
+    if not LETTER.search(value) or is_code(value):
+        return []
+    if ENTITY.search(value):
+        return list(
+            _slots(value, 0, len(value), places, key, lambda text: escape(escape_text(text)), wrap, original, 0)
+        )
+    return list(_slots(value, 0, len(value), places, key, escape, wrap, original, 0))
+
+
+def _slots(
+    value: str,
+    start: int,
+    end: int,
+    places: Sequence[int],
+    key: str,
+    escape: Callable[[str], str],
+    wrap: Callable[[str], str],
+    original: str,
+    depth: int,
+) -> Iterator[Slot]:
+    builder, place = SegmentBuilder(), start
+    inner: list[Slot] = []
+    for first, last, kind in _markup(value, start, end, counts=depth > 0):
+        builder.add_text(value[place:first])
+        raw, at = original[places[first] : places[last]], places[first]
+        if kind == "choice":
+            builder.add_protected(value[first:last], raw, at, "{count}")  # masked by a number, as most of them are
+            if depth < MAX_NESTING:
+                for name, low, high in choice_branches(value, first, last):
+                    inner += _slots(value, low, high, places, f"{key}[{name}]", escape, str, original, depth + 1)
+        elif kind == "tag":
+            tag = TAG.match(value, first)
+            assert tag is not None
+            if tag["slash"]:
+                builder.close_pair(raw, tag["name"])
+            elif tag["name"].lower() in VOID or tag["attributes"].endswith("/"):
+                if value[last : last + 1] == " " and (builder.text[-1:] or " ") == " ":
+                    last += 1  # with the space that follows it
+                builder.add_point(original[at : places[last]], at, tag["name"])
+            else:
+                builder.open_pair(raw, at, tag["name"])
+        elif kind == "entity":
+            builder.add_text(html.unescape(value[first:last]))
+        else:
+            builder.add_protected(value[first:last], raw, at, value[first:last])
+        place = last
+    builder.add_text(value[place:end])
+    segment = builder.build(key)
+    if LETTER.search(segment.text):
+        yield Slot(places[start], places[end], segment, escape, wrap)
+    yield from inner
+
+
+def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[int, int, str]]:
+    """The tags, entities and ICU messages of a text, in order; with `counts` also `#`, the number of a plural."""
+    place = start
+    while place < end:
+        match value[place]:
+            case "{" if CHOICE.match(value, place, end) and (last := choice_end(value, place, end)):
+                yield place, last, "choice"
+                place = last
+            case "<" if (tag := TAG.match(value, place, end)) and tag["name"][0].isalpha():
+                yield place, tag.end(), "tag"
+                place = tag.end()
+            case "&" if entity := ENTITY.match(value, place, end):
+                yield place, entity.end(), "entity"
+                place = entity.end()
+            case "#" if counts:
+                yield place, place + 1, "count"
+                place += 1
+            case _:
+                place += 1
+
+
+def choice_end(value: str, start: int, end: int) -> int | None:
+    """The end of the ICU argument that begins here; None if its braces do not match."""
+    depth, place = 0, start
+    while place < end:
+        match value[place]:
+            case "'" if value[place + 1 : place + 2] in ("{", "}"):  # quoted braces
+                closing = value.find("'", place + 1, end)
+                place = end if closing < 0 else closing
+            case "{":
+                depth += 1
+            case "}":
+                depth -= 1
+                if depth == 0:
+                    return place + 1
+        place += 1
+    return None
+
+
+def choice_branches(value: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    """The name of each branch of an ICU argument, and the place of its text."""
+    head = CHOICE.match(value, start, end)
+    place = head.end() if head else end
+    while branch := BRANCH.match(value, place, end):
+        brace = branch.end() - 1
+        last = choice_end(value, brace, end)
+        if last is None:
+            return
+        yield branch[0].strip("{ \n\t"), brace + 1, last - 1
+        place = last
+
+
+def unescape(
+    raw: str, start: int, escapes: re.Pattern[str], replace: Callable[[re.Match[str]], str]
+) -> tuple[str, list[int]]:
+    """A text without its escapes, and the offset of each of its characters and of its end; `raw` is at `start`."""
+    value, places, done = list[str](), list[int](), 0
+    for found in escapes.finditer(raw):
+        value.append(raw[done : found.start()])
+        places += range(start + done, start + found.start())
+        new = replace(found)
+        value.append(new)
+        places += [start + found.start()] * len(new)
+        done = found.end()
+    value.append(raw[done:])
+    places += range(start + done, start + len(raw) + 1)
+    return "".join(value), places

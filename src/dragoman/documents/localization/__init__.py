@@ -1,1 +1,0 @@
-"""What PO, XLIFF and TMX share: languages, plural forms, tags inside strings, XML with places."""

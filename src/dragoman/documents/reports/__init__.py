@@ -1,0 +1,1 @@
+"""What people read of a translated document: the report, the review page, bilingual files."""

@@ -1,0 +1,1 @@
+"""Markup transfer: protect placeholders, and move spans to the words of the translation."""

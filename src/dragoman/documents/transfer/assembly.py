@@ -1,0 +1,227 @@
+"""Join the translated sentences of a segment, put protected text back, and move the markup."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from dragoman.documents.memory.lookup import Match
+from dragoman.documents.reports.report import Problem, SegmentResult, WordLinks
+from dragoman.documents.segment import Segment, Span, Target
+from dragoman.documents.transfer.placeholders import MaskedText
+from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
+from dragoman.documents.transfer.words import (
+    Range,
+    link_parts,
+    part_weights,
+    space_ranges,
+    split_parts,
+    token_ranges,
+    word_ranges,
+)
+from dragoman.translation.result import Translation
+
+
+@dataclass
+class Unit:
+    """A sentence, or a group of sentences, and its translation; without one, its source is kept."""
+
+    masked: MaskedText
+    before: str  # white space before it
+    translate: bool = True
+    marked: bool = True  # whether markup begins or ends in it, so that its words must be aligned
+    translation: Translation | None = None
+    places: list[int] = field(default_factory=list)  # of the masks in the translation
+    problem: Problem | None = None
+    retried: bool = False
+    match: Match | None = None  # in a translation memory
+    approved: bool = False  # its translation is that of the memory
+
+    def accept(self, translation: Translation) -> bool:
+        """Take a translation if it is not empty and has every mask once."""
+        places = self.masked.locate(translation.text)
+        if not translation.text:
+            self.problem = "empty"
+        elif places is None:
+            self.problem = "placeholder_lost"
+        else:
+            self.translation, self.places, self.problem = translation, places, None
+        return self.problem is None
+
+    @property
+    def target(self) -> MaskedText:
+        """The translation with the masks at their places in it."""
+        if self.translation is None:
+            return self.masked
+        masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.places, strict=True))
+        return MaskedText(self.translation.text, tuple(masks))
+
+    @cached_property
+    def words(self) -> tuple[list[Range] | None, list[Range] | None]:
+        """The words of source and target, as their tokens form them; None if they are not known, or not needed."""
+        one = self.translation
+        if one is None or not self.marked:
+            return None, None
+        return word_ranges(self.masked.text, one.source_tokens), word_ranges(one.text, one.tokens)
+
+    def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
+        """The words of source and target, and the links between them."""
+        translation = self.translation
+        if not self.marked:  # no markup needs to know which word is which
+            return space_ranges(self.masked.text), space_ranges(self.target.text), []
+        if translation is None:
+            words = space_ranges(self.masked.text)
+            return words, words, [(i, i) for i in range(len(words))]
+        source, target = self.words
+        if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
+            return space_ranges(self.masked.text), space_ranges(translation.text), []
+        return source, target, translation.alignment or ()
+
+
+@dataclass
+class Job:
+    """A segment with its placeholders protected, and its units."""
+
+    segment: Segment
+    units: list[Unit]
+    after: str  # white space at the end
+    align: bool = False  # whether the result has the links between words
+
+
+def assemble(original: Segment, job: Job) -> SegmentResult:
+    """The result of a segment from the translations of its units."""
+    done = [unit.translation for unit in job.units if unit.translation is not None]
+    result = SegmentResult(
+        original,
+        problem=next((unit.problem for unit in job.units if unit.problem), None),
+        confidence=min(
+            (unit.translation.confidence for unit in job.units if unit.translation and not unit.approved), default=None
+        ),
+        flags=tuple(dict.fromkeys(flag for one in done for flag in one.flags)),
+        unmet=tuple(phrase for one in done for phrase in one.unmet),
+        retried=any(unit.retried for unit in job.units),
+        matches=tuple(unit.match for unit in job.units if unit.match is not None),
+    )
+    if original.bilingual and result.problem is not None:
+        return result
+    if not done:
+        return replace(result, target=Target(original.text, original.spans)) if original.bilingual else result
+    segment = job.segment
+    target = join_masked(job, lambda unit: unit.target)
+    text = unmask(target, segment)
+    if text.split() == original.text.split() and not original.bilingual:  # nothing but white space has changed
+        return result
+    approved = all(unit.approved for unit in job.units if unit.translate)
+    if not original.spans and not job.align:
+        return replace(result, target=Target(text, approved=approved))
+    source = join_masked(job, lambda unit: unit.masked)
+    lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
+    masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
+    masked = Segment(source.text, tuple(map(masking.span, segment.spans)))
+    places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
+    aligned = align_units(job, source.text, target.text)
+    found = project(masked, aligned, places)
+    if found is None:
+        return replace(result, problem="markup_lost")
+    projected, unaligned = found
+    moves, back = (
+        Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
+    )
+    spans = tuple(map(moves.span, projected.spans[: len(original.spans)]))
+    result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
+    if not job.align:
+        return result
+    parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
+    return replace(result, words=WordLinks(*parts, sorted(aligned.links)))
+
+
+def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
+    """The source or the target of all units, with white space between them."""
+    text, masks = "", []
+    for unit in job.units:
+        text += unit.before
+        masked = side(unit)
+        masks += [replace(mask, start=mask.start + len(text)) for mask in masked.masks]
+        text += masked.text
+    return MaskedText(text + job.after, tuple(masks))
+
+
+def unmask(masked: MaskedText, segment: Segment) -> str:
+    """The text with the protected text of the segment instead of its masks."""
+    text, place = "", 0
+    for mask in sorted(masked.masks, key=lambda mask: mask.start):
+        span = segment.spans[mask.span]
+        text += masked.text[place : mask.start] + segment.text[span.start : span.end]
+        place = mask.start + len(mask.word)
+    return text + masked.text[place:]
+
+
+class Moves:
+    """How places move in a text in which ranges (start, old length) are replaced by others of a new length."""
+
+    def __init__(self, edits: Iterable[tuple[int, int, int]]) -> None:
+        self.ends, self.shifts = list[int](), [0]
+        for start, old, new in sorted(edits):
+            self.ends.append(start + old)
+            self.shifts.append(self.shifts[-1] + new - old)
+
+    def place(self, place: int) -> int:
+        """The new place of a character that is not inside such a range."""
+        return place + self.shifts[bisect_right(self.ends, place)]
+
+    def range(self, place: Range) -> Range:
+        """The new place of a range."""
+        return self.place(place[0]), self.place(place[1])
+
+    def span(self, span: Span) -> Span:
+        """A span at its new place."""
+        return replace(span, start=self.place(span.start), end=self.place(span.end))
+
+
+def align_units(job: Job, source: str, target: str) -> AlignedText:
+    """The alignment of a segment from those of its units."""
+    words: tuple[list[list[Range]], list[list[Range]]] = ([], [])  # by their parts
+    parts: tuple[list[Range], list[Range]] = ([], [])
+    links: list[Range] = []
+    units: list[AlignedUnit] = []
+    at = [0, 0]  # the place of the unit in both texts
+    for unit in job.units:
+        at = [place + len(unit.before) for place in at]
+        own_source, own_target, own_links = unit.align()
+        links += [(s + len(words[0]), t + len(words[1])) for s, t in own_links]
+        first = len(parts[0]), len(parts[1])
+        for side, own, text in ((0, own_source, source), (1, own_target, target)):
+            shifted = [(start + at[side], end + at[side]) for start, end in own]
+            split = [split_parts(text, word) if unit.marked else [word] for word in shifted]
+            words[side].extend(split)
+            parts[side].extend(part for word in split for part in word)
+        ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
+        units.append(AlignedUnit(*ranges, *token_weights(unit, at, parts, ranges)))
+        at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]
+    return AlignedText(source, target, *link_parts(source, target, *words, links), units)
+
+
+def token_weights(
+    unit: Unit, at: Sequence[int], parts: tuple[list[Range], list[Range]], ranges: tuple[Range, Range]
+) -> tuple[Any, list[Range]]:
+    """The attention of each target token of a unit to its source parts, and the target parts of each token."""
+    one = unit.translation
+    source_words, target_words = unit.words
+    if one is None or one.alignment_weights is None or source_words is None or target_words is None:
+        return None, []
+    tokens = (
+        token_ranges(unit.masked.text, one.source_tokens, source_words),
+        token_ranges(one.text, one.tokens, target_words),
+    )
+    if tokens[0] is None or tokens[1] is None:
+        return None, []
+    own = [(start - at[0], end - at[0]) for start, end in parts[0][slice(*ranges[0])]]
+    weights = part_weights(one.alignment_weights, tokens[0], own)
+    starts = [start - at[1] for start, _ in parts[1][slice(*ranges[1])]]
+    ends = [end - at[1] for _, end in parts[1][slice(*ranges[1])]]
+    first = ranges[1][0]
+    found = [(first + bisect_right(ends, start), first + bisect_left(starts, end)) for start, end in tokens[1]]
+    return weights, found
