@@ -120,8 +120,8 @@ def command(
 ) -> None:
     """Translate FILES, --text, or standard input, with MODEL (a directory, or a model's name) to standard output.
 
-    Documents (HTML, ...) are recognized and written with their markup; several of them, or folders, need -o DIR, and
-    what is finished is not translated again.
+    Documents (.docx, .html, .po, .srt and others) are recognized and written with their markup; several of them, or
+    folders, need -o DIR, and what is finished is not translated again.
 
     Each line of input gives one line of output; empty lines stay empty. Only \\n ends a line. With --nbest each line
     gives several, with the line number as the first column. Columns are separated by tabs.
