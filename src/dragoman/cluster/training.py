@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,8 +25,12 @@ from dragoman.errors import DragomanError, MissingExtraError
 from dragoman.parent_process import PARENT_VARIABLE
 from dragoman.training.distributed.heartbeat import EXIT_CODE
 
-POLL_SECONDS: Final = 0.2  # between two looks for a request to stop
-STOP: Final = "stop"  # a file: its content is the signal to send to the ranks
+POLL_SECONDS: Final = 0.2
+# Files by which the driver and the ranks exchange:
+STOP: Final = "stop"  # the signal to send to the ranks
+EXIT: Final = "exit_code"  # of rank 0
+OUTPUT: Final = "output-"  # what a rank prints
+QUIET: Final[dict[str, Any]] = {"log_to_driver": False, "logging_level": logging.ERROR}
 RESTARTS: Final = 3  # after a lost node
 
 
@@ -74,12 +79,7 @@ class RayTraining:
             )
         out = self.out.absolute()
         with scratch_directory(out) as scratch:
-            settings = {
-                "arguments": list(self.arguments),
-                "directory": str(Path.cwd()),
-                "stop": str(scratch / STOP),
-                "exit_code": str(scratch / "exit_code"),
-            }
+            settings = {"arguments": list(self.arguments), "directory": str(Path.cwd()), "scratch": str(scratch)}
             trainer = DataParallelTrainer(
                 run_rank,
                 train_loop_config=settings,
@@ -91,12 +91,12 @@ class RayTraining:
                 ),
             )
             try:
-                fit_in_thread(trainer.fit, scratch / STOP)
+                fit_in_thread(trainer.fit, scratch)
             except TrainingFailedError as error:
                 failures = error.worker_failures if isinstance(error, WorkerGroupError) else {}
                 sys.stderr.write(f"dragoman: {describe_failure(str(error), failures)}\n")
                 return EXIT_CODE
-            return int((scratch / "exit_code").read_text())
+            return int((scratch / EXIT).read_text())
 
 
 def connect(address: str, processes: int | None) -> Any:
@@ -109,7 +109,7 @@ def connect(address: str, processes: int | None) -> Any:
         raise MissingExtraError("ray", "ray", "training on a cluster") from None
     if address != "local":
         try:
-            ray.init(address=address, logging_level=logging.ERROR)
+            ray.init(address=address, **QUIET)
             return ray
         except ConnectionError as error:
             if address != "auto" or os.environ.get("RAY_ADDRESS"):
@@ -117,7 +117,7 @@ def connect(address: str, processes: int | None) -> Any:
                     f"cannot connect to a Ray cluster at {address}: {error}; start one with `ray start --head`",
                     code="cluster_unreachable",
                 ) from None
-    ray.init(address="local", num_cpus=processes, include_dashboard=False, logging_level=logging.ERROR)
+    ray.init(address="local", num_cpus=processes, include_dashboard=False, **QUIET)
     return ray
 
 
@@ -133,8 +133,12 @@ def scratch_directory(out: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def fit_in_thread(fit: Callable[[], object], stop: Path) -> None:
-    """Run `fit` in a thread, so that Ctrl-C and SIGTERM ask the ranks to save; a second Ctrl-C ends at once."""
+def fit_in_thread(fit: Callable[[], object], scratch: Path) -> None:
+    """Run `fit` in a thread and show what the ranks print; Ctrl-C and SIGTERM ask them to save.
+
+    A second Ctrl-C ends at once.
+    """
+    stop, shown = scratch / STOP, dict[Path, int]()
     errors = list[BaseException]()
 
     def work() -> None:
@@ -155,11 +159,23 @@ def fit_in_thread(fit: Callable[[], object], stop: Path) -> None:
     try:
         while thread.is_alive():
             thread.join(POLL_SECONDS)
+            show_output(scratch, shown)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     if errors:
         raise errors[0]
+
+
+def show_output(scratch: Path, shown: dict[Path, int]) -> None:
+    """Print what ranks have printed since the last call; `shown` has the bytes of each that are done."""
+    for path in sorted(scratch.glob(f"{OUTPUT}*")):
+        with path.open("rb") as file:
+            file.seek(shown.get(path, 0))
+            new = file.read()
+        shown[path] = shown.get(path, 0) + len(new)
+        sys.stderr.write(new.decode(errors="replace"))
+    sys.stderr.flush()
 
 
 def in_main_thread() -> bool:
@@ -184,15 +200,18 @@ def run_rank(settings: Mapping[str, Any]) -> None:
     environment = rank_environment(
         rank, context.get_world_size(), context.get_local_rank(), context.get_node_rank(), host, port
     )
-    directory = Path(settings["directory"])
-    if not directory.is_dir():
-        raise RuntimeError(f"{directory} does not exist on {os.uname().nodename}; start on a disk that all nodes share")
+    directory, scratch = Path(settings["directory"]), Path(settings["scratch"])
+    for needed in (directory, scratch):
+        if not needed.is_dir():
+            raise RuntimeError(f"{needed} does not exist on {socket.gethostname()}: every node needs the same disk")
     command = [sys.executable, "-m", "dragoman", *settings["arguments"]]
-    code = follow(subprocess.Popen(command, env={**os.environ, **environment}, cwd=directory), Path(settings["stop"]))
+    with (scratch / f"{OUTPUT}{rank}").open("ab") as output:
+        own = {**os.environ, **environment}
+        code = follow(subprocess.Popen(command, env=own, cwd=directory, stdout=output, stderr=output), scratch / STOP)
     if code < 0 or code == EXIT_CODE:
-        raise RankLostError(f"rank {rank} ended with {describe_exit(code)}")
+        raise RankLostError(f"rank {rank} on {socket.gethostname()} ended with {describe_exit(code)}")
     if store is not None:  # rank 0 leaves last, so nobody needs the store any more
-        Path(settings["exit_code"]).write_text(str(code))
+        (scratch / EXIT).write_text(str(code))
 
 
 def rank_environment(rank: int, world: int, local: int, node: int, host: str, port: int) -> dict[str, str]:
