@@ -14,9 +14,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 SUBNET = "10.77.0"
+NETWORKS = count()  # the kernel removes the interfaces of a network a while after its namespaces
 
 
 @dataclass
@@ -93,14 +95,14 @@ def can_make_nodes() -> bool:
 
 
 @contextmanager
-def node_network(count: int, folder: Path, isolated: bool = True) -> Iterator[list[Node]]:
+def node_network(size: int, folder: Path, isolated: bool = True) -> Iterator[list[Node]]:
     """Nodes node-0, node-1, ... that are connected by a bridge; their processes end with the block."""
-    tag, nodes = f"d{os.getpid()}", list[Node]()
+    tag, nodes = f"d{os.getpid()}n{next(NETWORKS)}", list[Node]()
     bridge = f"{tag}br"
     if isolated:
         run(f"ip link add {bridge} type bridge", f"ip link set {bridge} up")
     try:
-        for number in range(count):
+        for number in range(size):
             address = f"{SUBNET if isolated else '127.0.0'}.{number + 1}"
             node = Node(f"node-{number}", address, folder / f"node-{number}", tag, isolated)
             node.directory.mkdir(parents=True)
@@ -123,7 +125,7 @@ def node_network(count: int, folder: Path, isolated: bool = True) -> Iterator[li
             for process in node.started:
                 process.wait()
         if isolated:
-            for number in range(count):
+            for number in range(size):
                 subprocess.run(["ip", "netns", "del", f"{tag}-node-{number}"], capture_output=True)
             run(f"ip link del {bridge}")
 
