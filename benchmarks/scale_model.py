@@ -139,7 +139,7 @@ def serving(assumed: Assumptions, rate: float, seconds: float) -> tuple[str, dic
                 ]
             )
         few, many = points[-1][0], points[0][0]
-        counts = sorted({round(few * (many / few) ** (step / 7)) for step in range(-1, 9)})
+        counts = sorted({round(few * (many / few) ** (step / 7)) for step in range(9)})
         curves[name] = [
             (
                 n,
@@ -269,11 +269,15 @@ def draw(curves: dict[str, list[tuple[int, float]]], folder: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import FormatStrFormatter, MaxNLocator
 
     figure, axes = pyplot.subplots(1, len(curves), figsize=(9, 3.6), layout="constrained")
     for axis, (name, points) in zip(axes, curves.items(), strict=True):
         axis.semilogy([n for n, _ in points], [seconds * 1e3 for _, seconds in points], "o-", color="#08519c")
         axis.set(title=name, xlabel="workers", ylabel="p99, ms")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        for side in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+            side(FormatStrFormatter("%d"))
         axis.grid(alpha=0.3, which="both")
     figure.savefig(folder / "scale-serving.png", dpi=110)
     pyplot.close(figure)
@@ -284,7 +288,8 @@ def draw(curves: dict[str, list[tuple[int, float]]], folder: Path) -> None:
             shares = [100 * efficiency(model.step, model.gradient_bytes, nodes, 8, network) for nodes in counts]
             axis.semilogx(counts, shares, style, color=color, label=f"{model.name}, {name}", base=2, markersize=4)
     axis.set(xlabel="nodes of 8 GPUs", ylabel="% of the speed of one GPU, each", ylim=(0, 102))
-    axis.legend(fontsize=7, ncols=2)
+    axis.set_xticks(counts, [str(count) for count in counts])
+    axis.legend(fontsize=7, ncols=2, loc=(0.3, 0.25))
     axis.grid(alpha=0.3)
     figure.savefig(folder / "scale-training.png", dpi=110)
     pyplot.close(figure)

@@ -207,11 +207,23 @@ def run_rank(settings: Mapping[str, Any]) -> None:
     command = [sys.executable, "-m", "dragoman", *settings["arguments"]]
     with (scratch / f"{OUTPUT}{rank}").open("ab") as output:
         own = {**os.environ, **environment}
-        code = follow(subprocess.Popen(command, env=own, cwd=directory, stdout=output, stderr=output), scratch / STOP)
+        with signals_unblocked():
+            process = subprocess.Popen(command, env=own, cwd=directory, stdout=output, stderr=output)
+        code = follow(process, scratch / STOP)
     if code < 0 or code == EXIT_CODE:
         raise RankLostError(f"rank {rank} on {socket.gethostname()} ended with {describe_exit(code)}")
     if store is not None:  # rank 0 leaves last, so nobody needs the store any more
         (scratch / EXIT).write_text(str(code))
+
+
+@contextmanager
+def signals_unblocked() -> Iterator[None]:
+    """Let a new process receive signals: Ray blocks some in its workers, and children inherit that."""
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def rank_environment(rank: int, world: int, local: int, node: int, host: str, port: int) -> dict[str, str]:

@@ -20,6 +20,7 @@ from dragoman.cluster.training import (
     follow,
     rank_environment,
     scratch_directory,
+    signals_unblocked,
 )
 from dragoman.errors import MissingExtraError
 from raising import raises
@@ -38,7 +39,10 @@ def test_a_rank_sees_what_torchrun_would_set(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_request_to_stop_reaches_the_rank(tmp_path: Path) -> None:
     program = "import signal; print('ready', flush=True); signal.pause()"
-    rank = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # as Ray blocks signals in its workers
+    with signals_unblocked():
+        rank = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == {*before, signal.SIGTERM}
     assert rank.stdout is not None and rank.stdout.readline() == b"ready\n"
     (tmp_path / STOP).write_text(str(int(signal.SIGTERM)))
     code = follow(rank, tmp_path / STOP)
