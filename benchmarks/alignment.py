@@ -10,7 +10,6 @@ without any gold) is stated for all sentences; rules that need gold are chosen o
 
 from __future__ import annotations
 
-import argparse
 import re
 from dataclasses import dataclass
 from datetime import date
@@ -18,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from corpus_arguments import corpus_parser, find_file
 
 from dragoman.evaluation.alignment_error import AlignmentScore, GoldAlignment, read_gold, score_alignment
 from dragoman.evaluation.test_sets import read_lines
@@ -37,13 +37,6 @@ class Pair:
     source: list[int]
     target: list[int]
     gold: GoldAlignment
-
-
-def find(directory: Path, name: str) -> Path:
-    for suffix in ("", ".xz", ".gz"):
-        if (directory / (name + suffix)).exists():
-            return directory / (name + suffix)
-    raise SystemExit(f"{directory} has no {name}, packed or not")
 
 
 def written(words: list[str], spaced: bool) -> str:
@@ -68,8 +61,8 @@ def word_of_tokens(tokens: tuple[str, ...], words: list[str]) -> list[int]:
 
 
 def read_pairs(directory: Path, translator: Translator, languages: tuple[str, str], spaced: bool) -> list[Pair]:
-    texts = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
-    gold = read_gold(find(directory, "de-en.wa"))
+    texts = [[line.split() for line in read_lines(find_file(directory, f"test.{language}"))] for language in languages]
+    gold = read_gold(find_file(directory, "de-en.wa"))
     if languages == ("en", "de"):
         gold = [GoldAlignment(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
     pairs = []
@@ -115,11 +108,7 @@ def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--from", dest="source", default="en", choices=["de", "en"])
-    parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
+    parser = corpus_parser(__doc__)
     parser.add_argument("--spaced", action="store_true")
     options = parser.parse_args()
     translator = Translator.load(options.model, device="cpu", engine="torch")
