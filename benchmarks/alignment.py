@@ -108,7 +108,7 @@ def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
 
 
 def main() -> None:
-    parser = corpus_parser(__doc__)
+    parser = corpus_parser(__doc__, languages=["de", "en"])
     parser.add_argument("--spaced", action="store_true")
     options = parser.parse_args()
     translator = Translator.load(options.model, device="cpu", engine="torch")

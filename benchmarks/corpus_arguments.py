@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -14,13 +15,15 @@ def find_file(directory: Path, name: str) -> Path:
     raise SystemExit(f"{directory} has no {name}, compressed or not")
 
 
-def corpus_parser(description: str | None, split: str | None = None) -> argparse.ArgumentParser:
-    """A parser for DATA, MODEL, --from and --to, and --split if it has a default."""
+def corpus_parser(
+    description: str | None, split: str | None = None, languages: Sequence[str] | None = None
+) -> argparse.ArgumentParser:
+    """A parser for DATA, MODEL, --from and --to (any of `languages`), and --split if it has a default."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("model", type=Path)
     if split is not None:
         parser.add_argument("--split", default=split)
-    parser.add_argument("--from", dest="source", default="en")
-    parser.add_argument("--to", dest="target", default="de")
+    parser.add_argument("--from", dest="source", default="en", choices=languages)
+    parser.add_argument("--to", dest="target", default="de", choices=languages)
     return parser

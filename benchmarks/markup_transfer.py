@@ -172,7 +172,7 @@ def contiguous(pair: Pair, words: set[int]) -> bool:
 
 
 def main() -> None:
-    parser = corpus_parser(__doc__)
+    parser = corpus_parser(__doc__, languages=["de", "en"])
     parser.add_argument("--spans", type=int, default=8)
     options = parser.parse_args()
     translator = Translator.load(options.model, device="cpu")
