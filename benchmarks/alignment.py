@@ -14,7 +14,6 @@ on the sentence pairs of --sample. Words stay set apart by spaces, because links
 
 from __future__ import annotations
 
-import argparse
 import re
 from dataclasses import dataclass
 from datetime import date
@@ -22,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from corpus_arguments import corpus_parser, find_file
 
 from dragoman.evaluation.alignment_error import AlignmentScore, GoldAlignment, read_gold, score_alignment
 from dragoman.evaluation.test_sets import read_lines
@@ -41,13 +41,6 @@ class Pair:
     source: list[int]
     target: list[int]
     gold: GoldAlignment
-
-
-def find(directory: Path, name: str) -> Path:
-    for suffix in ("", ".xz", ".gz"):
-        if (directory / (name + suffix)).exists():
-            return directory / (name + suffix)
-    raise SystemExit(f"{directory} has no {name}, packed or not")
 
 
 def written(words: list[str], spaced: bool) -> str:
@@ -72,7 +65,7 @@ def word_of_tokens(tokens: tuple[str, ...], words: list[str]) -> list[int]:
 
 
 def read_pairs(directory: Path, translator: Translator, languages: tuple[str, str], spaced: bool) -> list[Pair]:
-    texts = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
+    texts = [[line.split() for line in read_lines(find_file(directory, f"test.{language}"))] for language in languages]
     pairs = []
     for source, target, links in zip(*texts, gold_links(directory, languages), strict=True):
         looked = record_attention(translator, written(source, spaced), written(target, spaced))
@@ -112,7 +105,7 @@ def score_agreement(directory: Path, models: list[Translator], languages: tuple[
     """Print the error rate of links on which two models agree."""
     from dragoman.distillation.bidirectional_alignment import BidirectionalAligner
 
-    texts = [[written(line.split(), True) for line in read_lines(find(directory, f"test.{x}"))] for x in languages]
+    texts = [[written(line.split(), True) for line in read_lines(find_file(directory, f"test.{x}"))] for x in languages]
     pairs = [tuple(text[:1].upper() + text[1:] for text in pair) for pair in zip(*texts, strict=True)]
     aligner = BidirectionalAligner.choose(models[0], models[1], list(zip(*map(read_lines, sample), strict=True)))
     for name, heads in zip(("forward", "reverse"), aligner.heads, strict=True):
@@ -126,7 +119,7 @@ def score_agreement(directory: Path, models: list[Translator], languages: tuple[
 
 
 def gold_links(directory: Path, languages: tuple[str, str]) -> list[GoldAlignment]:
-    gold = read_gold(find(directory, "de-en.wa"))
+    gold = read_gold(find_file(directory, "de-en.wa"))
     if languages == ("de", "en"):
         return gold
     return [GoldAlignment(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
@@ -140,11 +133,7 @@ def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--from", dest="source", default="en", choices=["de", "en"])
-    parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
+    parser = corpus_parser(__doc__, languages=["de", "en"])
     parser.add_argument("--spaced", action="store_true")
     parser.add_argument("--reverse", type=Path)
     parser.add_argument("--sample", type=Path, nargs=2, metavar=("SOURCE", "TARGET"))
