@@ -21,6 +21,7 @@ INTERVAL_SECONDS: Final = 2.0  # seconds; overridden by the environment variable
 # torchrun waits for processes to end, it is under a minute in all.
 TIMEOUT_SECONDS: Final = 20.0
 EXIT_CODE: Final = 70  # exit code of a process that ends because another rank is lost
+ALARM: Final = "alarm"  # a key in the store that is set once a rank has failed
 ADVICE: Final = "the run stops. The last checkpoint is intact; run the same command to resume."
 
 
@@ -62,6 +63,7 @@ class Heartbeat(threading.Thread):
 
     def meet(self, store: Any) -> None:
         """Publish who this rank is, and learn who the others are; waits for all of them."""
+        store.set(f"beat/{self.rank}", "0")
         store.set(f"peer/{self.rank}", self.own.to_json())
         for other in range(self.world):
             while not store.check([f"peer/{other}"]):
@@ -81,9 +83,7 @@ class Heartbeat(threading.Thread):
                 if now - last > max(3 * self.interval, self.timeout / 2):
                     self.last_seen.clear()  # this process was suspended, perhaps with all others: wait before judging
                 last = now
-                for other in range(self.world):
-                    if other != self.rank:
-                        self._check(store, other, now)
+                self._check(store, now)
                 self.last_contact = time.monotonic()
                 lost = [rank for rank in self.last_seen if self.seconds_since(rank) > self.timeout]
                 if lost:
@@ -103,14 +103,27 @@ class Heartbeat(threading.Thread):
             if now - self.last_contact > self.timeout:
                 self.abort_without_store()
 
-    def _check(self, store: Any, other: int, now: float) -> None:
-        if store.check([f"failed/{other}"]) and not self.stopped.is_set():
-            self.abort_after(store, other)
-        if store.check([f"aborted/{other}"]) and not self.stopped.is_set():
-            self.abort_like(store, other)
-        count = int(store.get(f"beat/{other}")) if store.check([f"beat/{other}"]) else 0
-        if other not in self.last_seen or self.last_seen[other][0] != count:
-            self.last_seen[other] = (count, now)
+    def _check(self, store: Any, now: float) -> None:
+        """Look at the others' heartbeats, in two calls whatever their number: the store serves all ranks."""
+        if store.check([ALARM]) and not self.stopped.is_set():
+            self.abort_after_alarm(store)
+        others = [rank for rank in range(self.world) if rank != self.rank]
+        for other, count in zip(others, store.multi_get([f"beat/{rank}" for rank in others]), strict=True):
+            if other not in self.last_seen or self.last_seen[other][0] != int(count):
+                self.last_seen[other] = (int(count), now)
+
+    def abort_after_alarm(self, store: Any) -> None:
+        """Exit for the reason that another rank has published."""
+        for other in (rank for rank in range(self.world) if rank != self.rank):
+            if store.check([f"failed/{other}"]):
+                self.abort_after(store, other)
+            if store.check([f"aborted/{other}"]):
+                self.abort_like(store, other)
+
+    def publish_failure(self, store: Any, error: BaseException) -> None:
+        """Tell the others that this rank has failed."""
+        store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
+        store.set(ALARM, "")
 
     def abort_after(self, store: Any, failed: int) -> NoReturn:
         """Exit because another rank failed; that rank has printed its error, but perhaps on another host."""
@@ -174,9 +187,8 @@ class Heartbeat(threading.Thread):
             store = connect_store()
             until = time.monotonic() + 4 * self.interval
             while time.monotonic() < until:
-                for other in range(self.world):
-                    if store.check([f"failed/{other}"]):
-                        self.abort_after(store, other)
+                if store.check([ALARM]):
+                    self.abort_after_alarm(store)
                 overdue = [rank for rank in self.last_seen if self.seconds_since(rank) > 2.5 * self.interval]
                 if overdue:
                     self.abort(self.describe_gone(overdue), overdue, store)
@@ -203,6 +215,7 @@ class Heartbeat(threading.Thread):
     def announce(self, store: Any, reason: str, lost: Sequence[int]) -> None:
         """Publish why this rank ends; near the store, wait for the other nodes: the store ends with this node."""
         store.set(f"aborted/{self.rank}", json.dumps({"reason": reason, "lost": list(lost)}))
+        store.set(ALARM, "")
         others = [p.rank for p in self.peers.values() if p.node != self.own.node and p.rank not in lost]
         while self.own.near_store and not all(store.check([f"aborted/{rank}"]) for rank in others):
             time.sleep(self.interval / 10)

@@ -142,7 +142,7 @@ class Ranks:
                 self.heartbeat.abort_lost_peer(str(error))
             self.heartbeat.stop()
             with suppress(RuntimeError):  # the store itself may be gone
-                self.store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
+                self.heartbeat.publish_failure(self.store, error)
             if not self.first and isinstance(error, DragomanError):
                 sys.stderr.write(f"dragoman: {self.heartbeat.own}: {error}\n")
                 raise SystemExit(CollectiveError.exit_code) from None
