@@ -1,0 +1,128 @@
+"""The tables of a batch's lexical constraints as tensors on the search device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.search.constraints.tables import BatchConstraints, RequiredTables
+from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, SILENT, SYMBOLS, Spelling
+from dragoman.text.special_tokens import PAD
+
+
+class BatchAutomata:
+    """The automata of all sentences of a batch in one table, and the symbols of each token, on the search device."""
+
+    def __init__(self, delta: Tensor, spelling: Spelling) -> None:
+        self.delta, device = delta, delta.device  # [S * SYMBOLS]
+        if device not in spelling.copies:
+            spelling.copies[device] = [
+                torch.from_numpy(table).to(device, torch.long)
+                for table in (spelling.stream, spelling.first, spelling.last, BETWEEN)
+            ]
+        copies: list[Tensor] = spelling.copies[device]
+        self.stream, self.first, self.last, self.between = copies
+
+    def boundary(self, last: Tensor, tokens: Tensor) -> Tensor:
+        """The boundary symbol between the text so far and the next token."""
+        return self.between[last, self.first[tokens]]
+
+    def step(self, states: Tensor, symbols: Tensor) -> Tensor:
+        """The states after one more symbol."""
+        return self.delta[states * SYMBOLS + symbols].long()
+
+    def ends(self, last: Tensor, tokens: Tensor) -> Tensor:
+        """The kind of the last character after these tokens."""
+        after = self.last[tokens]
+        return torch.where(after == SILENT, last, after)
+
+    def longest(self, tokens: Tensor) -> int:
+        """The largest number of symbols that any of these tokens writes."""
+        return int((self.stream[tokens] != NOTHING).sum(1).max()) if len(tokens) else 0
+
+
+@dataclass(frozen=True)
+class RequiredTensors:
+    """The `RequiredTables` of B sentences, padded to the same sizes; states are numbered over the whole batch.
+
+    `starts` and `follows` are tokens, `started` and `followed` their phrases; `begin [B]` is each sentence's first
+    state.
+    """
+
+    delta: Tensor  # [S * SYMBOLS]
+    length: Tensor  # [S, G]
+    credit: Tensor  # [S, G]
+    follows: Tensor  # [S, F]
+    followed: Tensor  # [S, F]
+    begin: Tensor  # [B]
+    needed: Tensor  # [B, G]
+    min_tokens: Tensor  # [B, G]
+    saved: Tensor  # [B, G]
+    nested: Tensor  # [B, G, G]
+    starts: Tensor  # [B, N]
+    started: Tensor  # [B, N]
+    anywhere: Tensor  # [B, N]
+
+    @classmethod
+    def from_tables(cls, tables: BatchConstraints, device: torch.device) -> RequiredTensors:
+        """The tensors of a batch in which something is required."""
+        required = [None if one is None else one.required for one in tables]
+        there: dict[int, RequiredTables] = {id(one): one for one in required if one is not None}
+        numbers = {key: number for number, key in enumerate(there, 1)}
+        owners = torch.tensor([numbers.get(id(one), 0) for one in required], device=device)
+        groups = max(len(one.needed) for one in there.values())
+
+        def table(of: str) -> Tensor:
+            """One row per phrase or state of each sentence, padded with zeros."""
+            rows = [np.zeros((1, groups), np.int64)]
+            rows += [np.atleast_2d(getattr(one, of)) for one in there.values()]
+            rows = [np.pad(row, ((0, 0), (0, groups - row.shape[1]))) for row in rows]
+            return torch.from_numpy(np.concatenate(rows)).to(device, torch.long)
+
+        nested = torch.zeros(len(there) + 1, groups, groups)
+        for number, one in enumerate(there.values(), 1):
+            nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
+        follows: list[list[list[int]]] = [[]]
+        for one in there.values():
+            follows += [part.tolist() for part in np.split(one.follows, one.first_follow[1:-1])]
+        starts: list[list[list[int]]] = [[], *(one.starts.tolist() for one in there.values())]
+        columns = [pad_rows([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
+        delta, begins = join_automata([one.delta for one in there.values()], device)
+        return cls(
+            delta,
+            table("length"),
+            table("credit"),
+            pad_rows([[token for token, _ in after] for after in follows], device),
+            pad_rows([[group for _, group in after] for after in follows], device),
+            begins[owners],
+            table("needed")[owners],
+            table("min_tokens")[owners],
+            table("saved")[owners],
+            nested.to(device)[owners],
+            columns[0],
+            columns[1],
+            columns[2].bool(),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of them, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def join_automata(deltas: Sequence[Any], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Transitions of several automata, behind one without patterns, and the first state of each."""
+    deltas = [np.zeros((1, SYMBOLS), np.int32), *deltas]
+    starts = np.cumsum([0, *map(len, deltas)])
+    moved = [delta + np.int32(start) for delta, start in zip(deltas, starts, strict=False)]
+    return torch.from_numpy(np.concatenate(moved)).to(device).flatten(), torch.tensor(starts[:-1], device=device)
+
+
+def pad_rows(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Rows of numbers as a tensor, padded with PAD to at least one column."""
+    width = max(1, *map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
