@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.search.constraints.tables import BatchConstraints, RequiredTables
+from dragoman.search.constraints.forbidden import forbidden_tokens
+from dragoman.search.constraints.tables import AvoidedTables, BatchConstraints, RequiredTables
 from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, SILENT, SYMBOLS, Spelling
 from dragoman.text.special_tokens import PAD
 
@@ -109,9 +110,34 @@ class RequiredTensors:
             columns[2].bool(),
         )
 
-    def tensors(self) -> dict[str, Tensor]:
-        """All of them, by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+@dataclass(frozen=True)
+class AvoidedTensors:
+    """The `ForbiddenTokens` of B sentences; states are numbered over the whole batch, lists are ranges of `tokens`."""
+
+    delta: Tensor  # [S * SYMBOLS]
+    tokens: Tensor  # [N]
+    begun: Tensor  # [S, 2, 2], the range of each list, after a word and after anything else
+    begin: Tensor  # [B], each sentence's first state
+    anywhere: Tensor  # [B, 2, 2]
+
+    @classmethod
+    def from_tables(cls, tables: BatchConstraints, device: torch.device) -> AvoidedTensors:
+        """The tensors of a batch in which something is avoided."""
+        avoided = [None if one is None else one.avoided for one in tables]
+        there: dict[int, AvoidedTables] = {id(one): one for one in avoided if one is not None}
+        numbers = {key: number for number, key in enumerate(there, 1)}
+        owners = torch.tensor([numbers.get(id(one), 0) for one in avoided], device=device)
+        found = [forbidden_tokens(one) for one in there.values()]
+        anywhere = [tokens for one in found for tokens in one.anywhere]
+        begun = [tokens for one in found for of_state in one.begun for tokens in of_state]
+        none = np.zeros(0, np.int64)
+        lists = [none, none, *anywhere, none, none, *begun]  # the first table and the first state avoid nothing
+        ends = np.cumsum([0, *map(len, lists)])
+        ranges = torch.from_numpy(np.stack([ends[:-1], ends[1:]], 1)).view(-1, 2, 2).to(device)
+        delta, begins = join_automata([one.delta for one in there.values()], device)
+        tokens = torch.from_numpy(np.concatenate(lists)).to(device)
+        return cls(delta, tokens, ranges[len(found) + 1 :], begins[owners], ranges[: len(found) + 1][owners])
 
 
 def join_automata(deltas: Sequence[Any], device: torch.device) -> tuple[Tensor, Tensor]:
