@@ -12,16 +12,10 @@ import torch
 from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.engines.cuda.engine import CudaEngine
-from dragoman.engines.cuda.kernels_torch import TorchKernels
 from dragoman.engines.torch import TorchEngine
-from dragoman.errors import ShapeError
-from dragoman.search.constraints.forbidden import AFTER_OTHER, AFTER_WORD, forbidden_tokens
-from dragoman.search.constraints.tables import ConstraintTables
-from dragoman.search.constraints.token_bytes import BYTE, OPENING, OTHER, WORD
 from dragoman.search.types import Hypothesis, Ids, RecordedHead, Search
-from dragoman.text.special_tokens import EOS, N_SPECIAL
-from letters import Letters, random_constraints, random_letters, random_tables
-from raising import raises
+from dragoman.text.special_tokens import EOS
+from letters import random_letters, random_tables
 from random_models import sentences
 
 VOCABULARY = 61

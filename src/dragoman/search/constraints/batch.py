@@ -23,7 +23,7 @@ class BatchAutomata:
         self.delta, device = delta, delta.device  # [S * SYMBOLS]
         if device not in spelling.copies:
             spelling.copies[device] = [
-                torch.from_numpy(table).to(device, torch.long)
+                torch.from_numpy(table).long().to(device)
                 for table in (spelling.stream, spelling.first, spelling.last, BETWEEN)
             ]
         copies: list[Tensor] = spelling.copies[device]
