@@ -49,7 +49,7 @@ class Capabilities:
     constraints: Annotated[bool, "required, avoided phrases"]
     ensembles: Annotated[bool, "ensembles"]
     scoring: Annotated[bool, "scoring"]
-    attention: Annotated[bool, "attention"]
+    attention: Annotated[bool, "attention of given pairs"]
     alignment: Annotated[bool, "word alignment"]
     records_attention: Annotated[bool, "attention without a second pass"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
