@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.arrays import IntArray
 from dragoman.search.constraints.forbidden import forbidden_tokens
 from dragoman.search.constraints.tables import AvoidedTables, BatchConstraints, RequiredTables
 from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, SILENT, SYMBOLS, Spelling
@@ -76,38 +77,41 @@ class RequiredTensors:
         there: dict[int, RequiredTables] = {id(one): one for one in required if one is not None}
         numbers = {key: number for number, key in enumerate(there, 1)}
         owners = torch.tensor([numbers.get(id(one), 0) for one in required], device=device)
-        groups = max(len(one.needed) for one in there.values())
+        compiled = [*there.values()]
+        groups = max(len(one.needed) for one in compiled)
 
         def table(of: str) -> Tensor:
             """One row per phrase or state of each sentence, padded with zeros."""
-            rows = [np.zeros((1, groups), np.int64)]
-            rows += [np.atleast_2d(getattr(one, of)) for one in there.values()]
-            rows = [np.pad(row, ((0, 0), (0, groups - row.shape[1]))) for row in rows]
-            return torch.from_numpy(np.concatenate(rows)).to(device, torch.long)
+            rows = [np.atleast_2d(getattr(one, of)) for one in compiled]
+            found = np.zeros((1 + sum(map(len, rows)), groups), np.int64)
+            start = 1
+            for row in rows:
+                found[start : start + len(row), : row.shape[1]] = row
+                start += len(row)
+            return torch.from_numpy(found).to(device)
 
-        nested = torch.zeros(len(there) + 1, groups, groups)
-        for number, one in enumerate(there.values(), 1):
-            nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
-        follows: list[list[list[int]]] = [[]]
-        for one in there.values():
-            follows += [part.tolist() for part in np.split(one.follows, one.first_follow[1:-1])]
-        starts: list[list[list[int]]] = [[], *(one.starts.tolist() for one in there.values())]
-        columns = [pad_rows([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
-        delta, begins = join_automata([one.delta for one in there.values()], device)
+        nested = np.zeros((len(there) + 1, groups, groups), np.float32)
+        for number, one in enumerate(compiled, 1):
+            nested[number, : len(one.needed), : len(one.needed)] = one.nested
+        counts = np.concatenate([[0], *(np.diff(one.first_follow) for one in compiled)])
+        follows = pad_lists(np.concatenate([one.follows for one in compiled]), counts, device)
+        sizes = np.array([0, *(len(one.starts) for one in compiled)])
+        starts = pad_lists(np.concatenate([one.starts for one in compiled]), sizes, device)[owners]
+        delta, begins = join_automata([one.delta for one in compiled], device)
         return cls(
             delta,
             table("length"),
             table("credit"),
-            pad_rows([[token for token, _ in after] for after in follows], device),
-            pad_rows([[group for _, group in after] for after in follows], device),
+            follows[:, :, 0],
+            follows[:, :, 1],
             begins[owners],
             table("needed")[owners],
             table("min_tokens")[owners],
             table("saved")[owners],
-            nested.to(device)[owners],
-            columns[0],
-            columns[1],
-            columns[2].bool(),
+            torch.from_numpy(nested).to(device)[owners],
+            starts[:, :, 0],
+            starts[:, :, 1],
+            starts[:, :, 2].bool(),
         )
 
 
@@ -146,6 +150,13 @@ def join_automata(deltas: Sequence[Any], device: torch.device) -> tuple[Tensor, 
     starts = np.cumsum([0, *map(len, deltas)])
     moved = [delta + np.int32(start) for delta, start in zip(deltas, starts, strict=False)]
     return torch.from_numpy(np.concatenate(moved)).to(device).flatten(), torch.tensor(starts[:-1], device=device)
+
+
+def pad_lists(entries: IntArray, counts: IntArray, device: torch.device) -> Tensor:
+    """Consecutive lists of entries `[N, C]`, of these lengths `[L]`, padded with PAD to `[L, longest, C]`."""
+    found = np.full((len(counts), max(1, int(counts.max())), entries.shape[1]), PAD, np.int64)
+    found[np.arange(found.shape[1]) < counts[:, None]] = entries
+    return torch.from_numpy(found).to(device)
 
 
 def pad_rows(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
