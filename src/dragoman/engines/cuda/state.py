@@ -205,6 +205,7 @@ class SearchState(SearchTensors):
         self.lineage = torch.zeros(sentences, shape.beam, steps, **kind)
         self.history = torch.full((steps + 1, rows), BOS, **kind)  # the input at each position
         self.positions = weights.positions(steps)
+        self.source_length.fill_(1)  # steps are recorded before there is a source
         rules, recorded = shape.rules, len(shape.recorded)
         self.prefixes = torch.full((sentences, steps), PAD, **kind) if rules.prefixes else None
         place = sentences, rows, weights.device, follow
@@ -237,7 +238,8 @@ class SearchState(SearchTensors):
             getattr(self, name)[:n] = getattr(other, name).index_select(0, sentences)
         for name in ("min_length", "n_best", "normalizer"):
             getattr(self, name).copy_(getattr(other, name))
-        self.maps[:, :, : n * beam] = other.maps.index_select(2, rows)
+        if self.shape.recorded:
+            self.maps[:, :, : n * beam] = other.maps.index_select(2, rows)
         if self.prefixes is not None and other.prefixes is not None:
             self.prefixes[:n] = other.prefixes.index_select(0, sentences)
         if self.avoided is not None and other.avoided is not None:

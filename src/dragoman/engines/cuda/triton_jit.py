@@ -208,7 +208,8 @@ def likeliest_kernel(
             for i in range(W):
                 best, where = tl.max(x, 0, return_indices=True)
                 tl.store(values + (row * BLOCKS + block) * W + i, best)
-                tl.store(tokens + (row * BLOCKS + block) * W + i, block * BLOCK + where)
+                token = tl.minimum(block * BLOCK + where, vocabulary - 1)  # of NaN, any might win
+                tl.store(tokens + (row * BLOCKS + block) * W + i, token)
                 x = tl.where(column == block * BLOCK + where, float("-inf"), x)
 
 
