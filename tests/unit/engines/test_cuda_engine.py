@@ -67,7 +67,7 @@ def test_it_equals_the_reference_engine(recipe: dict[str, object], beam: int) ->
     same(engine.search(sources, search), TorchEngine(model).search(sources, search))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)  # tests/torture/engine_parity.py has more
 @given(
     seed=st.integers(0, 10),
     n=st.integers(1, 6),

@@ -22,9 +22,8 @@ from opus_model import lines, write_opus
 TEXTS = [*lines(0)[100:108]]
 REQUESTS: dict[str, dict[str, Any]] = {
     "plain": {"beam": 3, "n_best": 2},
-    "prefix": {"beam": 2, "prefix": "Das", "no_repeat": 2},
+    "prefix": {"beam": 2, "prefix": "Das", "no_repeat": 2, "alignment": True, "attention": True},
     "constraints": {"beam": 3, "require": ["Haus"], "avoid": ["der", "die"], "no_repeat": 2},
-    "attention": {"beam": 1, "alignment": True, "attention": True, "no_repeat": 1},
 }
 
 
