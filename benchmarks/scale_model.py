@@ -44,8 +44,8 @@ TRANSLATORS = (
     Translator("2 cores (AMX), base int8, beam 4", 64 / 0.486 * 0.933, False, "translate_cpu.md x translate_bulk.md"),
     Translator("2 cores (AVX-512), base int8, greedy", 64 / 0.349 * 0.925, False, "the same"),
     Translator("2 cores (AMX), small int8, greedy", 64 / 0.0567 * 0.925, False, "the same"),
-    Translator("H200, base, greedy, file to file (older host code)", 3870, True, "translate_bulk.md"),
-    Translator("H200, base, greedy, the engine alone", 16200, True, "translate_bulk.md"),
+    Translator("H200, base, greedy", 8943, True, "translate_bulk.md"),
+    Translator("H200, base, beam 4", 6481, True, "translate_bulk.md"),
 )
 
 
