@@ -36,7 +36,7 @@ from dragoman.documents.segment import Segment, Span
 from dragoman.documents.transfer.assembly import Job, Unit, align_units
 from dragoman.documents.transfer.placeholders import MaskedText
 from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
-from dragoman.documents.transfer.words import link_parts, split_parts
+from dragoman.documents.transfer.words import WordParts, link_parts
 from dragoman.evaluation.alignment_error import read_gold
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.alignment import align
@@ -99,11 +99,12 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
 def projected(pair: Pair, first: int, last: int, gold: bool = False) -> set[int]:
     """The target words of the span of source words `first` to `last`, by the projection of documents."""
     if gold:
-        words = (
-            [split_parts(text, word) for word in words] for text, words in zip(pair.texts, pair.places, strict=True)
-        )
-        parts = link_parts(*pair.texts, *words, pair.gold)
-        aligned = AlignedText(*pair.texts, *parts, [AlignedUnit((0, len(parts[0])), (0, len(parts[1])))])
+        source, target = WordParts([], [], []), WordParts([], [], [])
+        for side, text, words in zip((source, target), pair.texts, pair.places, strict=True):
+            side.add_words(text, words)
+        links = link_parts(*pair.texts, source, target, pair.gold)
+        whole = AlignedUnit((0, len(source.parts)), (0, len(target.parts)))
+        aligned = AlignedText(*pair.texts, source.parts, target.parts, links, [whole], target.marks)
     else:
         unit = Unit(MaskedText(pair.texts[0]), "", translation=pair.translation)
         aligned = align_units(Job(Segment(pair.texts[0]), [unit], ""), *pair.texts)

@@ -88,9 +88,11 @@ def group_tokens(tokens: Sequence[str]) -> list[list[int]]:
     """The token positions of each word; in scripts without spaces, each token is a word."""
     groups: list[list[int]] = []
     for i, token in enumerate(tokens):
-        if not groups or token.startswith(MARK) or (SPACELESS.match(token) and tokens[i - 1] != MARK):
-            groups.append([])
-        groups[-1].append(i)
+        spaceless = not token.isascii() and SPACELESS.match(token)
+        if not groups or token.startswith(MARK) or (spaceless and tokens[i - 1] != MARK):
+            groups.append([i])
+        else:
+            groups[-1].append(i)
     return groups
 
 
