@@ -25,6 +25,10 @@ class WordByWord:
     ) -> None:
         self.word, self.order, self.lost, self.can_require = word, order, lost, can_require
         self.calls: list[list[str]] = []
+        self.concurrent, self.interrupted = False, False
+
+    def interrupt(self) -> None:
+        self.interrupted = True
 
     def split(self, line: str) -> list[str]:
         ends = [*simple_boundaries(line, "en"), len(line)]

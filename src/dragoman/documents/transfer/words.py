@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from dragoman.text.word_groups import group_tokens, is_visible, spell
+from dragoman.text.word_groups import group_tokens, is_visible, spell, visible_word_ids
 
 WORD: Final = re.compile(r"\S+")
 Range = tuple[int, int]
@@ -49,11 +49,11 @@ def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
             first = last
         else:
             ranges.append((end, end))
-    words: list[Range] = []
-    for group in group_tokens(tokens):
-        if any(is_visible(tokens[i]) for i in group):
-            own = [ranges[i] for i in group if written[i]]
-            words.append((own[0][0], own[-1][1]) if own else (0, 0))
+    ids = visible_word_ids(tokens)
+    words = [(0, 0)] * (max(ids, default=-1) + 1)
+    for word, name, place in zip(ids, written, ranges, strict=True):
+        if word >= 0 and name:
+            words[word] = (words[word][0], place[1]) if words[word][1] else place
     return TokenPlaces(words, ranges)
 
 
@@ -103,12 +103,17 @@ class WordParts(NamedTuple):
 
     def add_words(self, text: str, words: Iterable[Range]) -> None:
         """Divide more words of the text."""
-        for start, end in words:
-            first = len(self.parts)
-            for low, high, mark in split_word(text[start:end]):
-                self.parts.append((start + low, start + high))
-                self.marks.append(mark)
-            self.of_word.append((first, len(self.parts)))
+        parts, marks, of_word = self
+        for word in words:
+            first, content = len(parts), text[word[0] : word[1]]
+            if content.isalpha():  # most words
+                parts.append(word)
+                marks.append(False)
+            else:
+                for low, high, mark in split_word(content):
+                    parts.append((word[0] + low, word[0] + high))
+                    marks.append(mark)
+            of_word.append((first, len(parts)))
 
     def add_whole(self, words: Sequence[Range]) -> None:
         """Add words that are not divided, because no markup is inside their sentence."""
@@ -156,20 +161,22 @@ def link_parts(source: str, target: str, of_source: WordParts, of_target: WordPa
     words have as many runs of them, each to each otherwise.
     """
     found: set[Range] = set()
+    n_source, n_target = len(of_source.of_word), len(of_target.of_word)
     for s, t in links:
-        if s >= len(of_source.of_word) or t >= len(of_target.of_word):
+        if s >= n_source or t >= n_target:
             continue
-        sides = of_source.of_word[s], of_target.of_word[t]
-        runs = [
-            [i for i in range(*place) if not side.marks[i]]
-            for place, side in zip(sides, (of_source, of_target), strict=True)
-        ]
-        if len(runs[0]) == len(runs[1]):
-            found.update(zip(*runs, strict=True))
+        (low, high), (first, last) = of_source.of_word[s], of_target.of_word[t]
+        if high - low == last - first == 1 and not of_source.marks[low] and not of_target.marks[first]:  # most words
+            found.add((low, first))
+            continue
+        runs = [i for i in range(low, high) if not of_source.marks[i]]
+        other_runs = [i for i in range(first, last) if not of_target.marks[i]]
+        if len(runs) == len(other_runs):
+            found.update(zip(runs, other_runs, strict=True))
         else:
-            found.update((a, b) for a in runs[0] for b in runs[1])
-        free = [i for i in range(*sides[1]) if of_target.marks[i]]
-        for i in range(*sides[0]) if free else ():
+            found.update((a, b) for a in runs for b in other_runs)
+        free = [i for i in range(first, last) if of_target.marks[i]]
+        for i in range(low, high) if free else ():
             if of_source.marks[i]:
                 mark = source[of_source.parts[i][0]]
                 same = next((j for j in free if target[of_target.parts[j][0]] == mark), None)
