@@ -56,7 +56,9 @@ class DocumentWork:
         check_count(len(texts))
         segmenter = settings.model.segmenter
         split = partial(split_line, segmenter, max_sentence_characters(segmenter, texts))
-        work = SegmentTranslation(segments, split, align and settings.model.has_attention)
+        files = settings.model.memory
+        memory = None if files is None else files.between(*document_languages(settings))
+        work = SegmentTranslation(segments, split, align and settings.model.has_attention, memory)
         check_count(len(work.units))
         found = cls(service, settings, work, Meter(service.limits))
         seconds = total = 0.0
@@ -79,7 +81,8 @@ class DocumentWork:
         settings = replace(self.settings, alignment=alignment and self.settings.model.has_attention)
         if required is None:
             return settings
-        return replace(settings, constraints=Constraints.of((), ()), terms=tuple((word, (word,)) for word in required))
+        kept = tuple((word, (word,)) for word in required)
+        return replace(settings, constraints=Constraints.of((), ()), terms=(*settings.terms, *kept))
 
     async def translate(self, caller: Caller) -> Report:
         """Translate the sentences by the deadline; drop them if the client disconnects."""
