@@ -237,7 +237,7 @@ def test_the_deadline(params: dict[str, str]) -> None:
 def test_the_description_is_true(documents: TestClient) -> None:
     operation = documents.get("/openapi.json").json()["paths"]["/v1/documents"]["post"]
     assert {one["name"] for one in operation["parameters"]} == {
-        *("name", "format", "model", "to", "beam", "retranslate", "report", "progress")
+        *("name", "format", "model", "to", "beam", "terms", "retranslate", "report", "progress")
     }
     assert set(operation["requestBody"]["content"]) == {"application/octet-stream"}
     reply = operation["responses"]["200"]
