@@ -12,6 +12,7 @@ import click
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.options import complete_model, examples
+from dragoman.cli.options.constraint_options import read_terms
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 
@@ -110,7 +111,10 @@ def command(
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
     remembered = files_by_model("--memory", memories, directories)
-    required = files_by_model("--terms", terms, directories)
+    required = {
+        name: [read_terms(str(path)) for path in paths]
+        for name, paths in files_by_model("--terms", terms, directories).items()
+    }
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
 
     def load(name: str, directory: Path) -> ServedModel:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.adapter import find_adapter, read_adapter_info
@@ -24,7 +23,6 @@ from dragoman.serve.models.served_model import ServedModel
 from dragoman.translation.forced_attention import forced_attention
 from dragoman.translation.translator import Translator
 
-TERMS = "a source phrase, a tab and a target phrase per line"
 WARM_UP = "Good morning! 你好。 1 2 3"
 SUBTAGS = "(?:_(?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"  # a script and a region, as in zh_Hans_CN
 
@@ -115,21 +113,16 @@ def load_served_model(
     )
 
 
-def add_resources(model: ServedModel, memories: Sequence[Path], terms: Sequence[Path]) -> ServedModel:
-    """The model with its translation memories and terms, which are read now."""
+def add_resources(model: ServedModel, memories: Sequence[Path], terms: Sequence[Terms]) -> ServedModel:
+    """The model with its translation memories, which are read now, and its terms."""
     memory = ModelMemory(memories) if memories else None
     if memory is not None:
         memory.load(model.pairs)
-    found = merge_terms([read_terms(path) for path in terms])
+    found = merge_terms(terms)
     if found is not None:
         to = model.targets[0] if model.targets else None
         next(iter(model.translator.stream([WARM_UP], terms=found, to=to)), None)  # raises if no engine supports terms
     return replace(model, memory=memory, terms=found)
-
-
-def read_terms(path: Path) -> Terms:
-    """The terms of a TSV file."""
-    return Terms.from_lines((line for block in read_line_blocks(path, holds=TERMS) for line in block), str(path))
 
 
 def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:

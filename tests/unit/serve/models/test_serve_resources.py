@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from fake_translator import client_of
 
-from dragoman.errors import DataError, DocumentError, SearchError
+from dragoman.errors import DocumentError, SearchError
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
 from dragoman.serve.limits import Limits
@@ -66,10 +65,9 @@ def test_documents_use_the_memory_and_report_matches(tmp_path: Path) -> None:
     assert "der Garten" in answer["segments"][1]["notes"][-1]
 
 
-def test_terms_of_the_server_and_of_the_request_are_required(tmp_path: Path) -> None:
-    (tmp_path / "t.tsv").write_text("one\teins\ntwo\tzwei\n")
+def test_terms_of_the_server_and_of_the_request_are_required() -> None:
     translator = Aligned()
-    served = add_resources(model(translator), [], [tmp_path / "t.tsv"])
+    served = add_resources(model(translator), [], [Terms({"one": "eins"}), Terms({"two": "zwei"})])
     with client_for(served) as client:
         client.post("/v1/translate", json={"text": "one"})
         assert translator.calls[-1]["terms"] is served.terms
@@ -89,10 +87,3 @@ def test_requests_that_sample_have_no_terms_of_the_server() -> None:
     assert BatchSettings(served).constraint_options["terms"] is served.terms
     assert BatchSettings(served, Search(sampling=Sampling())).constraint_options == {}
     assert with_request_terms(None, {"a": ("b",)}) is None
-
-
-@pytest.mark.parametrize("content", ["", "one\n"])
-def test_a_broken_file_of_terms_is_an_error(content: str, tmp_path: Path) -> None:
-    (tmp_path / "t.tsv").write_text(content)
-    with pytest.raises(DataError):
-        add_resources(model(), [], [tmp_path / "t.tsv"])

@@ -22,7 +22,8 @@ FILE_NAME: Final = re.compile(r"\S+\.\w{2,4}|https?://\S+")
 def read_part(data: bytes, name: str, label: str, rules: Rules) -> SplicedText:
     """Read a part; `name` is for messages, and `label` begins the keys of its segments."""
     text, encoding = decode_part(data, name)
-    return SplicedText(text, PartReader(text, name, label, rules).read(), encoding, "xmlcharrefreplace")
+    slots = PartReader(text, name, label, rules).read()
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace", sorted(rules.declarations(text)))
 
 
 class PartReader:
@@ -75,7 +76,7 @@ class PartReader:
         spaces = self.rules.spaces
         if not self.text.startswith(spaces.partition(":")[0] + ":", paragraph.start + 1):  # another prefix
             spaces = ""
-        self.slots.append(make_slot(items, f"{self.label} {self.count}", self.rules.direct, spaces))
+        self.slots.append(make_slot(items, f"{self.label} {self.count}", self.rules, spaces))
 
     def _string(self, element: Element) -> None:
         self.count += 1
