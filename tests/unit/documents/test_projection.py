@@ -124,10 +124,25 @@ def test_attention_is_pooled_from_tokens_to_parts() -> None:
     parts = [part for word in space_ranges(text) for part in split_parts(text, word)]
     assert parts == [(0, 2), (3, 5), (5, 6), (7, 8)]
     weights = np.array([[0.1, 0.2, 0.3, 0.3, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
-    expected = np.array([[0.3, 0.2, 0.1, 0.1], [0, 0, 0, 0]]) / np.array([[0.7], [1]])
     unit = AlignedUnit((0, 4), (0, 2), weights, places)
+    roots = [
+        0.1**0.5,
+        0.2**0.5,
+        0.3**0.5,
+        0,
+        0.1**0.5,
+    ]  # the first row has all of each visible column
+    shares = [root / sum(roots) for root in roots]
+    expected = [[shares[0] + shares[1], shares[2] * 2 / 3, shares[2] / 3, shares[4]], [0, 0, 0, 0]]
     np.testing.assert_allclose(np.transpose([unit.share(*part) for part in parts]), expected)
-    np.testing.assert_allclose(unit.share(1, 5), [(0.2 + 0.2) / 0.7, 0])
+    np.testing.assert_allclose(unit.share(1, 5), [shares[1] + shares[2] * 2 / 3, 0])
+
+
+def test_a_source_token_is_shared_among_the_tokens_that_attend_to_it() -> None:
+    weights = np.array([[0.64, 0.36], [0.04, 0.25]])
+    unit = AlignedUnit((0, 2), (0, 2), weights, [(0, 1), (2, 3)])
+    raw = [[0.8 * (0.8 / 1.0) ** 1.5, 0.6 * (0.6 / 1.1) ** 1.5], [0.2 * (0.2 / 1.0) ** 1.5, 0.5 * (0.5 / 1.1) ** 1.5]]
+    np.testing.assert_allclose(unit.shares, [[a / (a + b), b / (a + b)] for a, b in raw])
     assert locate_tokens("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁", "▁x"]).tokens == [(0, 3)] * 4 + [(3, 3), (4, 5)]
 
 

@@ -16,7 +16,9 @@ from typing import Any, Final
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.transfer.words import Links, Range
 
-THRESHOLD: Final = 0.35  # the share of attention on the words of a pair above which a word belongs to it
+THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above which it belongs to the pair
+FLATNESS: Final = 0.5  # exponent of attention weights
+AGREEMENT: Final = 1.5  # exponent of the share that a target token has in the attention to a source token
 MIN_SHARE: Final = 0.05  # below, no word of the translation is aligned with the pair
 UNALIGNED: Final = -0.25  # the value of a word without links: it joins aligned words on both sides, but not an edge
 ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
@@ -38,13 +40,17 @@ class AlignedUnit:
 
     @cached_property
     def shares(self) -> Any:
-        """The weights in proportion to those on all visible source tokens: `[T, S]`, with rows that sum to 1 or 0."""
+        """How much of each target token belongs to each source token: `[T, S]`, with rows that sum to 1 or 0.
+
+        A source token shares itself among the target tokens that attend to it: a weight counts for more if it is large
+        in its column too. Without that, words such as articles, which attend here and there, join every pair.
+        """
         import numpy as np
 
-        weights = np.asarray(self.weights, dtype=np.float64)
         visible = np.fromiter((start < end for start, end in self.source_tokens), bool, len(self.source_tokens))
-        total = weights.sum(1, keepdims=True, where=visible)
-        return np.where(visible, weights, 0) / np.maximum(total, 1e-12)
+        weights = np.where(visible, np.asarray(self.weights, dtype=np.float64), 0) ** FLATNESS
+        weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
+        return weights / np.maximum(weights.sum(1, keepdims=True), 1e-12)
 
     def share(self, start: int, end: int) -> list[float]:
         """The share of attention of each target token on these characters of the source.
@@ -187,7 +193,7 @@ class _Projection:
             if (share := shares.get(t)) is not None:
                 values.append(2 * (share - THRESHOLD))
             elif sources := sources_of.get(t):
-                values.append(2 * sum(s in own for s in sources) / len(sources) - 1)
+                values.append(2 * (sum(s in own for s in sources) / len(sources) - THRESHOLD))
             else:
                 values.append(UNALIGNED)
         for unit in units:
