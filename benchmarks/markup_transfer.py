@@ -1,6 +1,6 @@
 """How well markup is moved from a source to its translation, on word alignments made by hand.
 
-    python benchmarks/markup_transfer.py GOLD_DIR --model DIR [--from en --to de] [--spans 8] [--choose]
+    python benchmarks/markup_transfer.py GOLD_DIR MODEL [--model MODEL] [--from en --to de] [--spans 8]
 
 GOLD_DIR holds test.de, test.en and de-en.wa, as for benchmarks/alignment.py. A tag is put around one to four words of a
 source sentence; the reference translation is aligned by the model (forced decoding, one attention head, the same for
@@ -14,7 +14,7 @@ source. Compared are:
 - ours with gold links: the bound for any alignment.
 
 The threshold of ours was chosen on the first half of the sentences; the second half says what to expect. --choose
-tries others on the first half. --model can be repeated.
+tries others on the first half. --model adds models to compare.
 
 Precision and recall are of words; "exact" is the share of spans that are right to the word, of all spans and of those
 whose gold words are contiguous; words without gold links do not count. Then tags as tokens: the model translates
@@ -23,7 +23,6 @@ sentences that have the tags in their text, and how many tags survive is counted
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -34,7 +33,8 @@ from unittest.mock import patch
 
 import numpy as np
 import sacrebleu
-from alignment import CLOSING, OPENING, find, word_of_tokens
+from alignment import CLOSING, OPENING, word_of_tokens
+from corpus_arguments import corpus_parser, find_file
 
 from dragoman.documents.segment import Segment, Span
 from dragoman.documents.transfer import projection
@@ -77,8 +77,8 @@ def written(words: Sequence[str]) -> tuple[str, list[Range]]:
 
 
 def read_pairs(directory: Path, translator: Translator, languages: tuple[str, str]) -> list[Pair]:
-    lines = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
-    gold = [one.sure for one in read_gold(find(directory, "de-en.wa"))]
+    lines = [[line.split() for line in read_lines(find_file(directory, f"test.{language}"))] for language in languages]
+    gold = [one.sure for one in read_gold(find_file(directory, "de-en.wa"))]
     if languages == ("en", "de"):
         gold = [frozenset((b, a) for a, b in links) for links in gold]
     sides = [[written(words) for words in side] for side in lines]
@@ -178,15 +178,12 @@ def contiguous(pair: Pair, words: set[int]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--model", type=Path, action="append", required=True)
-    parser.add_argument("--from", dest="source", default="en", choices=["de", "en"])
-    parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
+    parser = corpus_parser(__doc__, languages=["de", "en"])
+    parser.add_argument("--model", dest="others", type=Path, action="append", default=[], help="another; repeatable")
     parser.add_argument("--spans", type=int, default=8)
     parser.add_argument("--choose", action="store_true", help="compare thresholds on the first half, and stop")
     options = parser.parse_args()
-    for model in options.model:
+    for model in (options.model, *options.others):
         translator = Translator.load(model, device="cpu")
         pairs = read_pairs(options.data, translator, (options.source, options.target))
         spans = draw_spans(pairs, options.spans)

@@ -20,6 +20,7 @@ THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above whic
 FLATNESS: Final = 0.5  # exponent of attention weights
 AGREEMENT: Final = 1.5  # exponent of the share that a target token has in the attention to a source token
 MIN_SHARE: Final = 0.05  # below, no word of the translation is aligned with the pair
+HALF: Final = 0.1  # the value of a word that is linked to as many words inside the pair as outside: a compound
 UNALIGNED: Final = -0.25  # the value of a word without links: it joins aligned words on both sides, but not an edge
 ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
 
@@ -193,7 +194,7 @@ class _Projection:
             if (share := shares.get(t)) is not None:
                 values.append(2 * (share - THRESHOLD))
             elif sources := sources_of.get(t):
-                values.append(2 * (sum(s in own for s in sources) / len(sources) - THRESHOLD))
+                values.append(2 * sum(s in own for s in sources) / len(sources) - 1 or HALF)
             else:
                 values.append(UNALIGNED)
         for unit in units:

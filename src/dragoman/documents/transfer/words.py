@@ -145,7 +145,7 @@ def split_word(word: str) -> tuple[tuple[int, int, bool], ...]:
 
 
 def character_kind(character: str) -> str:
-    """Letter, digit or mark; the 2 of H2O is a part of its own."""
+    """Letter, digit or mark; the 2 of H2O is a separate part."""
     return "mark" if is_mark(character) else "digit" if character.isdecimal() else "letter"
 
 
