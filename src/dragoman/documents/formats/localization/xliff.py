@@ -20,8 +20,8 @@ from dragoman.documents.formats.localization.xml_tree import (
     read_xml,
     with_attributes,
 )
-from dragoman.documents.formats.strings.messages import ENTITY, message_text
-from dragoman.documents.markup import Token, escape_text
+from dragoman.documents.formats.strings.messages import message_text
+from dragoman.documents.markup import ENTITY, Token, escape_text
 from dragoman.documents.segment import ReadOptions, Segment, Target
 from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
