@@ -20,7 +20,7 @@ from dragoman.engines.forced import length_batches
 from dragoman.engines.torch_forced import check_engine_has_attention
 from dragoman.errors import TrainingError
 from dragoman.models import AttentionMaps
-from dragoman.search.constraints.beam import pad_rows
+from dragoman.search.constraints.batch import pad_rows
 from dragoman.text import Tokenizer
 from dragoman.text.special_tokens import BOS, PAD
 from dragoman.translation.alignment import Links
