@@ -77,9 +77,8 @@ def main() -> None:
         found = memory.match([*known[1::2], *changed])
         seconds = time.process_time() - started
         exact = sum(one.score == 100 for one in (*first.values(), *found.values()))
-        print(
-            f"{1000 * seconds / max(1, len(known)):.1f} ms per sentence: {exact} exact, {len(found) + 1 - exact} similar"
-        )
+        each = 1000 * seconds / max(1, len(known))
+        print(f"{each:.1f} ms per sentence: {exact} exact, {len(found) + 1 - exact} similar")
         print(f"peak memory: {before:,.0f} MiB before, {peak():,.0f} MiB after")
 
 
