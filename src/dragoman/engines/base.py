@@ -76,6 +76,7 @@ class Capabilities:
 def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | None:
     """The first setting of a model that differs from the paper, ignoring position codes in `positions`."""
     plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
+    plain |= {"autoregression": "self_attention"}
     unusual = [name for name, value in plain.items() if getattr(recipe, name) != value]
     unusual += ["positions"] if recipe.positions not in position_codes else []
     return f"model.{unusual[0]}={getattr(recipe, unusual[0])!r}" if unusual else None
