@@ -52,6 +52,7 @@ class Capabilities:
     alignment: Annotated[bool, "word alignment"]
     records_attention: Annotated[bool, "attention without a second pass"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
+    decoders: Annotated[tuple[str, ...], "decoder layers"]
     batch_invariant: Annotated[bool, "bit-identical in any batch"]
     concurrent: Annotated[bool, "concurrent searches"]  # `search` may be called from several threads at once
     preferred_batch: Annotated[int, "preferred batch, sentences"]  # per thread, where threads have separate batches
