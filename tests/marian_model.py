@@ -214,7 +214,8 @@ def write_bin(path: Path, arrays: dict[str, Floats], settings: bytes, int8: bool
     for name, array in sorted(arrays.items()):
         if int8 and ("_W" in (name[-3:-1], name[-2:]) or "Wemb" in name):
             data, stored[name] = quantized(name, array)
-            items += [(name, 0x10001, array.shape, data), (f"{name}_QuantMultA", 0x404, (1, 1), struct.pack("<f", 9))]
+            of = "none" if "Wemb" in name else name  # the output layer's matrix has no name there
+            items += [(name, 0x4101, array.shape, data), (f"{of}_QuantMultA", 0x404, (1, 1), struct.pack("<f", 12))]
         else:
             items.append((name, 0x404, array.shape, array.tobytes()))
     items.append(("special:model.yml", 0x101, (len(settings) + 1,), settings + b"\0"))
@@ -257,7 +258,7 @@ def write_marian(
         (directory / "vocab.ende.spm").write_bytes(models[0])
     config["dim-vocabs"] = [*map(len, names)]
     model = MarianModel(config, random_arrays(config, (len(names[0]), len(names[1])), learned), names)
-    settings = json.dumps(config).encode()
+    settings = yaml_of(config)
     if kind == "npz":
         model.path = directory / "model.npz"
         bytes_of_settings = np.frombuffer(settings + b"\0", np.int8)
@@ -266,6 +267,17 @@ def write_marian(
         model.path = directory / "model.ende.intgemm.alphas.bin"
         model.arrays = write_bin(model.path, model.arrays, settings, kind == "int8")
     return model
+
+
+def yaml_of(config: dict[str, Any]) -> bytes:
+    """Settings as Marian writes them: a line for each, lists in lines of their own."""
+    text = ""
+    for name, value in sorted(config.items()):
+        if isinstance(value, list) and value:
+            text += f"{name}:\n" + "".join(f"  - {json.dumps(item)}\n" for item in value)
+        else:
+            text += f"{name}: {value if isinstance(value, str) and value.isalnum() else json.dumps(value)}\n"
+    return text.encode()
 
 
 def pieces_of(model: bytes) -> list[str]:

@@ -40,7 +40,8 @@ PLAIN_TYPES: Final = {
     0x101: "<i1", 0x102: "<i2", 0x104: "<i4", 0x108: "<i8", 0x201: "<u1", 0x202: "<u2", 0x204: "<u4", 0x208: "<u8",
     0x402: "<f2", 0x404: "<f4", 0x408: "<f8",
 }  # fmt: skip
-INTGEMM_TYPES: Final = {0x10001: "<i1", 0x10002: "<i2"}  # quantized, in the order of any processor
+# Quantized, in the order of any processor: the numbers of Bergamot's Marian, and those of Marian itself.
+INTGEMM_TYPES: Final = {0x4101: "<i1", 0x4102: "<i2", 0x10001: "<i1", 0x10002: "<i2"}
 
 
 @dataclass(frozen=True)

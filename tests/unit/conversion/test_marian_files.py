@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 import zipfile
@@ -24,7 +23,7 @@ from dragoman.search.types import Search
 from dragoman.text import load_tokenizer
 from dragoman.text.imported.tokenizer import ImportedTokenizer
 from dragoman.translation.translator import Translator
-from marian_model import PRE_NORM, SSRU, D, MarianModel, write_bin, write_marian
+from marian_model import PRE_NORM, SSRU, D, MarianModel, write_bin, write_marian, yaml_of
 from opus_model import lines
 from raising import raises
 
@@ -122,7 +121,7 @@ def rewritten(model: MarianModel, place: Path, **changes: Any) -> Path:
     """The same arrays with other settings."""
     place.mkdir()
     (place / "vocab.ende.spm").write_bytes((model.path.parent / "vocab.ende.spm").read_bytes())
-    write_bin(place / "model.bin", model.arrays, json.dumps({**model.config, **changes}).encode(), int8=False)
+    write_bin(place / "model.bin", model.arrays, yaml_of({**model.config, **changes}), int8=False)
     return place / "model.bin"
 
 
@@ -139,7 +138,7 @@ def test_settings_that_make_no_sense(firefox: MarianModel, tmp_path: Path) -> No
     refused = 0
     for _ in range(20):
         changed = {**firefox.config, draw.choice([*firefox.config]): draw.choice(odd)}
-        write_bin(path, firefox.arrays, json.dumps(changed).encode(), int8=False)
+        write_bin(path, firefox.arrays, yaml_of(changed), int8=False)
         refused += not answered(path)
     assert refused > 6
 
@@ -224,6 +223,18 @@ def test_files_that_are_missing_or_ambiguous(firefox: MarianModel, tmp_path: Pat
     (path.parent / "decoder.yml").write_text("models: [model.bin]\nvocabs: [factors.fsv, factors.fsv]\n")
     with raises(ConversionError, "unsupported_setting", "factor"):
         read_source_model(path.parent, ImportOptions())
+
+
+def test_the_numbers_of_types_of_marian_itself(firefox: MarianModel, tmp_path: Path) -> None:
+    """Bergamot's Marian numbers its int8 type 0x4101, Marian itself 0x10001; the layout is the same."""
+    place = tmp_path / "model"
+    place.mkdir()
+    (place / "vocab.ende.spm").write_bytes((firefox.path.parent / "vocab.ende.spm").read_bytes())
+    whole = firefox.path.read_bytes()
+    other = whole.replace(struct.pack("<Q", 0x4101), struct.pack("<Q", 0x10001))
+    (place / "model.bin").write_bytes(other)
+    expected, found = (read_source_model(path, ImportOptions()).weights for path in (firefox.path, place / "model.bin"))
+    assert other != whole and all(found[name].equal(tensor) for name, tensor in expected.items())
 
 
 def test_matrices_for_one_processor_and_encrypted_files_are_named(firefox: MarianModel, tmp_path: Path) -> None:
