@@ -152,15 +152,15 @@ class MarianModel:
 
 def random_arrays(config: dict[str, Any], sizes: tuple[int, int], learned: int = 0, seed: int = 7) -> dict[str, Floats]:
     """Arrays of every shape that the settings need."""
-    draw, found = np.random.default_rng(seed), {}
+    draw, found, d = np.random.default_rng(seed), {}, config["dim-emb"]
 
     def some(name: str, *shape: int, scale: float = 0.3) -> None:
         found[name] = (draw.standard_normal(shape) * scale).astype(np.float32)
 
     def norm(name: str) -> None:
         for suffix in [*(["_pre"] if config["transformer-preprocess"] else [])] or [""]:
-            some(f"{name}_ln_scale{suffix}", 1, D, scale=1.0)
-            some(f"{name}_ln_bias{suffix}", 1, D, scale=0.05)
+            some(f"{name}_ln_scale{suffix}", 1, d, scale=1.0)
+            some(f"{name}_ln_bias{suffix}", 1, d, scale=0.05)
 
     def affine(name: str, of: str, inputs: int, outputs: int) -> None:
         some(f"{name}_W{of}", inputs, outputs, scale=0.25)
@@ -168,11 +168,11 @@ def random_arrays(config: dict[str, Any], sizes: tuple[int, int], learned: int =
 
     shared = config["tied-embeddings-all"] or config["tied-embeddings-src"]
     for name, size in (("Wemb", sizes[0]),) if shared else zip(("encoder_Wemb", "decoder_Wemb"), sizes, strict=True):
-        some(name, size, D, scale=0.6)
+        some(name, size, d, scale=0.6)
     if learned:
-        some("Wpos", learned, D)
+        some("Wpos", learned, d)
     if not (config["tied-embeddings"] or config["tied-embeddings-all"]):
-        some("decoder_ff_logit_out_Wt", sizes[1], D)
+        some("decoder_ff_logit_out_Wt", sizes[1], d)
     if not config["output-omit-bias"]:
         some("decoder_ff_logit_out_b", 1, sizes[1], scale=0.1)
         found["decoder_ff_logit_out_b"][0, 0] += 2.0  # sentences end
@@ -185,18 +185,18 @@ def random_arrays(config: dict[str, Any], sizes: tuple[int, int], learned: int =
             attentions = [*([] if recurrent else ["self"]), *(["context"] if side == "decoder" else [])]
             for kind in attentions:
                 for of in "qkvo":
-                    affine(f"{layer}_{kind}", of, D, D)
+                    affine(f"{layer}_{kind}", of, d, d)
                 norm(f"{layer}_{kind}_Wo")
             if recurrent:
-                some(f"{layer}_rnn_W", D, D, scale=0.25)
-                affine(f"{layer}_rnn", "f", D, D)
+                some(f"{layer}_rnn_W", d, d, scale=0.25)
+                affine(f"{layer}_rnn", "f", d, d)
                 norm(f"{layer}_rnn" if config["transformer-preprocess"] else f"{layer}_rnn_ffn")
-            affine(f"{layer}_ffn", "1", D, inner)
-            affine(f"{layer}_ffn", "2", inner, D)
+            affine(f"{layer}_ffn", "1", d, inner)
+            affine(f"{layer}_ffn", "2", inner, d)
             norm(f"{layer}_ffn_ffn")
         if config["transformer-postprocess-top"]:
-            some(f"{side}_top_ln_scale", 1, D, scale=1.0)
-            some(f"{side}_top_ln_bias", 1, D, scale=0.05)
+            some(f"{side}_top_ln_scale", 1, d, scale=1.0)
+            some(f"{side}_top_ln_bias", 1, d, scale=0.05)
     return found
 
 

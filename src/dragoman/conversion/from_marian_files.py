@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from dragoman.config.model import MAX_LAYERS
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter, LayerNames
 from dragoman.conversion.marian_text import TOOLKIT, MarianVocabulary, locate_files, read_vocabulary
@@ -24,6 +25,7 @@ from dragoman.values import render_value
 
 EPSILON: Final = 1e-6  # of Marian's layer norms
 POSITIONS: Final = 1024  # rows of a table of sinusoids
+NO_POSITIONS: Final = "transformer-disable-position-embeddings"
 BLOCKED_LOGIT: Final = -100.0  # of padding and BOS, which Marian's softmax does not have
 ACTIVATIONS: Final = {"relu": "relu", "swish": "silu"}  # GELU was another function before Marian 1.11
 REQUIRED_SETTINGS: Final = {
@@ -91,10 +93,9 @@ def read_marian_model(path: Path, options: ImportOptions) -> ImportedModel:
     source = sides[0].mapping(not options.one_target)
     shared = sides[0].names == sides[1].names
     target = source if shared else sides[1].mapping(False)
-    positions, longest, position_settings = position_tables(stored, config, d)
-    scaled = position_settings["positions"] == "learned" and "Wpos" not in stored
-    tables = marian_tables(stored, config, rows, d, shared, scaled)
+    tables = marian_tables(stored, config, rows, d, shared)  # before anything of this width is made
     embedding_weights, embedding_settings = tables.convert(source, target, FeatureOrder())
+    positions, longest, position_settings = position_tables(stored, config, d)
     recipe = model_recipe(
         where,
         d_model=d,
@@ -173,6 +174,8 @@ def vocabulary_rows(config: SourceSettings) -> tuple[int, int]:
 
 def tied_layers(config: SourceSettings, count: int) -> list[int]:
     """The number of the layer whose weights each decoder layer uses, counted from 1."""
+    if count > MAX_LAYERS:
+        raise config.invalid("dec-depth", count, f"at most {MAX_LAYERS:,} layers")
     found = config.values.get("transformer-tied-layers") or [*range(1, count + 1)]
     if not isinstance(found, list) or len(found) != count or not all(type(n) is int and 1 <= n <= count for n in found):
         raise config.invalid("transformer-tied-layers", found, f"a layer for each of the {count}")
@@ -233,7 +236,7 @@ def position_tables(
     stored: SourceCheckpoint, config: SourceSettings, d: int
 ) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
     """Positions as a table, the longest text, and settings; Marian's sinusoids have other frequencies than ours."""
-    if config.boolean("transformer-disable-position-embeddings"):
+    if config.boolean(NO_POSITIONS):
         return {}, POSITIONS - 1, {"positions": "none"}
     if "Wpos" in stored:
         table = stored.take("Wpos", (len(stored.tensors["Wpos"]), d))
@@ -254,7 +257,7 @@ def sinusoids(count: int, d: int, config: SourceSettings) -> Tensor:
 
 
 def marian_tables(
-    stored: SourceCheckpoint, config: SourceSettings, rows: tuple[int, int], d: int, one_vocabulary: bool, scaled: bool
+    stored: SourceCheckpoint, config: SourceSettings, rows: tuple[int, int], d: int, one_vocabulary: bool
 ) -> EmbeddingTables:
     """Read embeddings and output layer, and add rows for padding and BOS: zeros, as Marian starts from no embedding."""
     everything = config.boolean("tied-embeddings-all")
@@ -273,6 +276,7 @@ def marian_tables(
     bias = torch.zeros(rows[1])
     if not config.boolean("output-omit-bias"):
         bias = stored.take("decoder_ff_logit_out_b", (1, rows[1]))[0]
+    scaled = "Wpos" not in stored and not config.boolean(NO_POSITIONS)
     more = torch.zeros(2, d)
     source, target, output = (torch.cat([table, more]) for table in (source, target, output))
     return EmbeddingTables(source, target, output, scaled, torch.cat([bias, torch.full((2,), BLOCKED_LOGIT)]))

@@ -143,6 +143,15 @@ def test_settings_that_make_no_sense(firefox: MarianModel, tmp_path: Path) -> No
     assert refused > 6
 
 
+@pytest.mark.parametrize(("name", "code"), [("dim-emb", "weights_mismatch"), ("dec-depth", "invalid_setting"),
+                                            ("enc-depth", "unsupported_setting"), ("dim-vocabs", "invalid_setting"),
+                                            ("transformer-dim-ffn", "unsupported_setting")])  # fmt: skip
+def test_huge_sizes_allocate_nothing(name: str, code: str, firefox: MarianModel, tmp_path: Path) -> None:
+    path = rewritten(firefox, tmp_path / "model", **{name: 10**9})
+    with raises(ConversionError, code):
+        read_source_model(path, ImportOptions())
+
+
 def answered(path: Path) -> bool:
     """Whether a model is accepted; otherwise a clear error is raised."""
     try:
