@@ -41,6 +41,8 @@ MAY_IMPORT = {
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
     "api": LOADS
     | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"},
+    "cluster": LOADS | {"data", "search", "engines", "translation", "documents"},  # no torch; alone imports Ray
+    "ray": LOADS | {"cluster", "search", "translation", "documents"},  # the public functions of cluster
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names
