@@ -10,11 +10,12 @@ Every function resumes where an earlier call with the same arguments stopped. do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from dragoman.cluster.documents import DocumentTask, run_documents
 from dragoman.cluster.job import JobReport, run_job
 from dragoman.cluster.plan import FOLDER, make_plan
 from dragoman.cluster.ray_data import ClusterOptions, cluster, import_ray
@@ -22,13 +23,15 @@ from dragoman.cluster.rows import BLOCK_ROWS
 from dragoman.cluster.storage import InputFile, OutputDirectory, find_inputs, is_url
 from dragoman.cluster.tasks import ModelSource, RowTask, ScoringTask, TranslationTask
 from dragoman.cluster.throughput import Throughput
-from dragoman.errors import DataError, OutputError, SearchError
+from dragoman.documents.files import DocumentFile
+from dragoman.documents.reports.report import Report
+from dragoman.errors import DataError, DragomanError, OutputError, SearchError
 from dragoman.files import MANIFEST, exclusive_lock, sha256
 from dragoman.modeldir.adapter import find_adapter
 from dragoman.modeldir.locate import find_ensemble, find_model
 from dragoman.values import plural
 
-__all__ = ["ClusterOptions", "JobReport", "score", "translate"]
+__all__ = ["ClusterOptions", "JobReport", "score", "translate", "translate_documents"]
 
 Show = Callable[[str], None]
 Names = str | Path | Sequence[str | Path]
@@ -114,6 +117,41 @@ def score(
     return run_task(
         make_task, directory, given, files, output, fields, ClusterOptions(address, workers, threads), block, show
     )
+
+
+def translate_documents(
+    model: str | Path,
+    documents: Sequence[DocumentFile],
+    output: str | Path,
+    *,
+    address: str = "auto",
+    workers: int | None = None,
+    threads: int = 1,
+    format: str | None = None,  # noqa: A002 - the name of the option on the command line
+    memory: Sequence[str] = (),
+    retranslate: bool = False,
+    loading: Mapping[str, Any] | None = None,
+    show: Show | None = print,
+    **options: Any,
+) -> Iterator[tuple[DocumentFile, Report | DragomanError | None]]:
+    """Translate documents into a directory, one for each worker at a time; yield each when it is done.
+
+    `documents` are those of `dragoman.documents.files.find_documents`. Each comes with its report, its error, or None
+    if it was translated before. The record of finished documents is the same as without a cluster.
+    """
+    import_ray()
+    given, place = dict(loading or {}), Path(output).absolute()
+    source, _ = absolute_model(find_model(model), given, threads)
+    files = [DocumentFile(one.source.absolute(), one.name) for one in documents]
+    device = str(given.get("device", "auto"))
+    with cluster(ClusterOptions(address, workers, threads, device)) as ray:
+        throughput = Throughput(len(files), show, "documents")
+        source = ModelSource(source.model, {**source.options, "device": ray.device})
+        paths = [str(Path(one).absolute()) for one in memory]
+        task = DocumentTask(source, place, format, paths, retranslate, options)
+        yield from run_documents(files, task, ray, throughput)
+        for line in throughput.summary():
+            (show or (lambda text: None))(line)
 
 
 def run_task(

@@ -40,8 +40,10 @@ MAY_IMPORT = {
     "distillation": LOADS | {"data", "models", "search", "engines", "training", "translation"},
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
     "api": LOADS
-    | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"},
-    "cluster": LOADS | {"data", "search", "engines", "translation", "documents"},  # no torch; alone imports Ray
+    | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"}
+    | {"cluster"},
+    "cluster": LOADS
+    | {"data", "search", "engines", "translation", "documents", "distillation"},  # no torch; alone imports Ray
     "ray": LOADS | {"cluster", "search", "translation", "documents"},  # the public functions of cluster
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything

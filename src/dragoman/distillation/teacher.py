@@ -70,6 +70,18 @@ class TeacherSettings:
 
 
 @dataclass(frozen=True)
+class TeacherJob:
+    """What is translated, with what, and into which folder: all that another machine needs."""
+
+    models: Sequence[Path]
+    settings: TeacherSettings
+    sources: Sequence[Path]
+    references: Sequence[Path]
+    folder: Path
+    device: str
+
+
+@dataclass(frozen=True)
 class TeacherLine:
     """A source with the teacher's translation; `per_token` is its mean log-probability of a token."""
 
@@ -114,18 +126,38 @@ def translate_sources(
 ) -> Iterator[TeacherLine]:
     """Yield the teacher's line for each source; empty lines are left out. `total` is for the progress."""
     reporter.start_stage("translate", total, "lines")
+    for chunk in read_chunks(folder, pairs):
+        lines = read_chunk(chunk.path, chunk.digest)
+        if lines is None:
+            lines = write_chunk(translator, settings, chunk)
+        yield from lines
+        reporter.advance(len(chunk.pairs))
+
+
+@dataclass(frozen=True)
+class TeacherChunk:
+    """Some sources with their references, and the file of their translations."""
+
+    path: Path
+    digest: str
+    pairs: Sequence[tuple[str, str | None]]
+
+
+def read_chunks(folder: Path, pairs: Iterator[tuple[str, str | None]]) -> Iterator[TeacherChunk]:
+    """The sources in chunks."""
     number = 0
     while chunk := list(islice(pairs, CHUNK_LINES)):
-        path = folder / f"{number:06d}.jsonl"
         digest = hashlib.sha256(json.dumps(chunk).encode()).hexdigest()
-        lines = read_chunk(path, digest)
-        if lines is None:
-            lines = translate_chunk(translator, settings, chunk)
-            rows = [json.dumps(asdict(line), ensure_ascii=False) for line in lines]
-            write_atomically(path, "\n".join([json.dumps({"chunk": digest}), *rows]) + "\n")
-        yield from lines
-        reporter.advance(len(chunk))
+        yield TeacherChunk(folder / f"{number:06d}.jsonl", digest, chunk)
         number += 1
+
+
+def write_chunk(translator: Translator, settings: TeacherSettings, chunk: TeacherChunk) -> list[TeacherLine]:
+    """Translate a chunk, and store its lines."""
+    lines = translate_chunk(translator, settings, chunk.pairs)
+    rows = [json.dumps(asdict(line), ensure_ascii=False) for line in lines]
+    write_atomically(chunk.path, "\n".join([json.dumps({"chunk": chunk.digest}), *rows]) + "\n")
+    return lines
 
 
 def read_chunk(path: Path, digest: str) -> list[TeacherLine] | None:

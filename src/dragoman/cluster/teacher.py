@@ -1,0 +1,44 @@
+"""Translate the sources of a distillation on a cluster: the teacher's chunks, in the files where a local run has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from dragoman.cluster.executor import Executor
+from dragoman.cluster.throughput import Throughput
+from dragoman.distillation.teacher import TeacherChunk, TeacherJob, read_chunk, read_chunks, read_sources, write_chunk
+
+
+def read_teacher_job(job: TeacherJob) -> Iterator[TeacherChunk]:
+    """The chunks that are not translated yet."""
+    for chunk in read_chunks(job.folder, read_sources(job.sources, job.references)):
+        if read_chunk(chunk.path, chunk.digest) is None:
+            yield chunk
+
+
+def load_teacher(job: TeacherJob, device: str) -> Callable[[TeacherChunk], int]:
+    """Load the teacher; return the function that translates a chunk."""
+    from dragoman.translation.translator import Translator
+
+    translator = Translator.load(job.models[0], device=device, ensemble=job.models[1:], threads=1)
+
+    def run(chunk: TeacherChunk) -> int:
+        write_chunk(translator, job.settings, chunk)
+        return len(chunk.pairs)
+
+    return run
+
+
+def run_teacher(job: TeacherJob, executor: Executor, device: str, throughput: Throughput) -> None:
+    """Translate all chunks; paths are made absolute, because workers have other working directories."""
+    job = replace(
+        job,
+        models=[path.absolute() for path in job.models],
+        sources=[path.absolute() for path in job.sources],
+        references=[path.absolute() for path in job.references],
+        folder=job.folder.absolute(),
+    )
+    for outcome in executor.map([job], read_teacher_job, partial(load_teacher, job, device)):
+        throughput.count(outcome.worker, outcome.value, outcome.value, outcome.seconds)
