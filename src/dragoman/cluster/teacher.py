@@ -1,4 +1,4 @@
-"""Translate the sources of a distillation on a cluster: the teacher's chunks, in the files where a local run has them."""
+"""Translate the sources of a distillation on a cluster, into the files in which a local run has its chunks."""
 
 from __future__ import annotations
 
