@@ -145,7 +145,7 @@ def translate_documents(
     files = [DocumentFile(one.source.absolute(), one.name) for one in documents]
     device = str(given.get("device", "auto"))
     with cluster(ClusterOptions(address, workers, threads, device)) as ray:
-        throughput = Throughput(len(files), show, "documents")
+        throughput = Throughput(len(files), show, "document")
         source = ModelSource(source.model, {**source.options, "device": ray.device})
         paths = [str(Path(one).absolute()) for one in memory]
         task = DocumentTask(source, place, format, paths, retranslate, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from dragoman.search.types import Search
 if TYPE_CHECKING:
     from dragoman.distillation.selection import SelectionReport
     from dragoman.distillation.student import Comparison
+    from dragoman.distillation.teacher import TeacherJob
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ def distill(
     alignment_weight: float = 0.05,
     minutes: float | None = None,
     device: str | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
     reporter: Reporter | None = None,
 ) -> DistillationResult:
     """Train a small student on the translations of a teacher, or of an ensemble (Kim and Rush, 2016).
@@ -56,7 +60,9 @@ def distill(
     `min_bleu`, and the share `drop` with the lowest scores. `size` is "tiny", "small", "base", or "auto" for a size by
     the number of pairs; `recipe` and `changes` override it, as in `train`. One head learns the teacher's word
     alignments, unless `alignment_weight` is 0. The student is written to `out`, and in int8 to `out`-int8, with a
-    comparison of both. Call it again with the same arguments to resume.
+    comparison of both. Call it again with the same arguments to resume. With `ray`, the address of a Ray cluster
+    ("auto": a running one, or else this machine), the teacher translates with `workers` there; all machines must see
+    the teacher, the sources and `out`.
     """
     from dragoman.distillation.pipeline import DistillationPlan
     from dragoman.distillation.selection import SelectionRules
@@ -74,6 +80,7 @@ def distill(
         rules=SelectionRules(drop, min_bleu),
         device=device or "auto",
         reporter=reporter or ConsoleReporter(),
+        translate_elsewhere=None if ray is None else _on_ray(ray, workers, reporter or ConsoleReporter()),
     )
     corpus, report = plan.write_corpus()
     if recipe is None:
@@ -96,3 +103,14 @@ def distill(
         add_probes(small, Path(out))
     comparison = plan.compare(validation_pairs(Path(out)))
     return DistillationResult(trained.path, small, report, comparison)
+
+
+def _on_ray(address: str, workers: int | None, reporter: Reporter) -> Callable[[TeacherJob], None]:
+    """The function that translates the sources of a teacher on a cluster."""
+
+    def translate(job: TeacherJob) -> None:
+        from dragoman.cluster.teacher import translate_on_ray
+
+        translate_on_ray(job, address, workers, reporter.note)
+
+    return translate

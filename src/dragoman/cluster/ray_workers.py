@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from dragoman.cluster.ray_data import MAX_RETRIES, RayCluster, worker_error
+from dragoman.cluster.ray_data import MAX_RETRIES, ClusterOptions, RayCluster, cluster, worker_error
 from dragoman.data.prepare.workers import Workers
 from dragoman.errors import DataError
 
 T = TypeVar("T")
+
+
+@contextmanager
+def ray_workers(address: str, processes: int | None = None) -> Iterator[RayWorkers]:
+    """Connect to a cluster; its workers for `prepare`, as many as it has CPUs unless `processes` says otherwise."""
+    with cluster(ClusterOptions(address, processes, device="cpu")) as found:
+        yield RayWorkers(found)
 
 
 class RayWorkers(Workers):

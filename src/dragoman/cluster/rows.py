@@ -15,7 +15,8 @@ from typing import IO, Any, Final, Protocol
 
 from dragoman.cluster.codecs import compress
 from dragoman.data.corpora.compression import COMPRESSIONS, read_stream
-from dragoman.data.corpora.reader import split_lines
+from dragoman.data.corpora.corpus import Corpus, column_number
+from dragoman.data.corpora.reader import parse_tsv_line, split_lines
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.files import parse_json
 from dragoman.values import render_value
@@ -110,17 +111,11 @@ class TsvLines(TextLines):
     """A line is a pair: source, tab, target."""
 
     def texts(self, block: RowBlock, first: int) -> Texts:
-        """The two sides of each line; empty for an empty line."""
-        found: Texts = []
-        for number, line in enumerate(self.lines(block), first + 1):
-            cells = line.split("\t") if line.strip() else ["", ""]
-            if len(cells) != 2:
-                raise DataError(
-                    f"{self.name}, line {number}: {len(cells)} columns, but expected source, tab, target",
-                    code="wrong_columns",
-                )
-            found.append((cells[0], cells[1]))
-        return found
+        """The two sides of each line; empty for an empty line. Fields may be numbers of columns."""
+        source, target = self.fields if all(map(column_number, self.fields)) else ("", "")
+        corpus = Corpus(self.path, None, "tsv", source, target)
+        lines = enumerate(self.lines(block), first + 1)
+        return [tuple(parse_tsv_line(corpus, line, number)) for number, line in lines]
 
 
 class JsonLines(Lines):

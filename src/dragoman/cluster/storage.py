@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from dragoman.errors import DataError, MissingExtraError, OutputError
+from dragoman.documents.detect import detect_file
+from dragoman.errors import DataError, DocumentError, MissingExtraError, OutputError
 from dragoman.files import parse_json, sync
 
 VERSION_KEYS = ("size", "mtime", "ETag", "LastModified", "last_modified", "generation")  # of fsspec's info()
@@ -105,9 +106,17 @@ def fixed_part(pattern: str) -> str:
     return str(PurePosixPath(*parts[:first]))
 
 
-def is_pattern(word: str) -> bool:
-    """Whether an argument has wildcards and is not the name of a file."""
-    return glob.has_magic(word) and not Path(word).exists()
+def is_rows(word: str) -> bool:
+    """Whether an argument names files of rows, and not documents: URLs, patterns, text, JSON lines and Parquet."""
+    if is_url(word) or (glob.has_magic(word) and not Path(word).exists()):
+        return True
+    if Path(word).is_dir():
+        return False
+    try:
+        found = detect_file(Path(word)) if Path(word).is_file() else None
+    except DocumentError:
+        return False
+    return found is None or found.name == "text"
 
 
 def open_input(url: str) -> IO[bytes]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dragoman.cluster.executor import Executor
+from dragoman.cluster.ray_data import ClusterOptions, cluster
 from dragoman.cluster.throughput import Throughput
 from dragoman.distillation.teacher import TeacherChunk, TeacherJob, read_chunk, read_chunks, read_sources, write_chunk
 
@@ -29,6 +30,18 @@ def load_teacher(job: TeacherJob, device: str) -> Callable[[TeacherChunk], int]:
         return len(chunk.pairs)
 
     return run
+
+
+def translate_on_ray(job: TeacherJob, address: str, workers: int | None, show: Callable[[str], None]) -> None:
+    """Translate the chunks of a teacher on a Ray cluster."""
+    missing = sum(len(chunk.pairs) for chunk in read_teacher_job(job))
+    if not missing:
+        return
+    with cluster(ClusterOptions(address, workers, device=job.device)) as ray:
+        throughput = Throughput(missing, show)
+        run_teacher(job, ray, ray.device, throughput)
+        for line in throughput.summary():
+            show(line)
 
 
 def run_teacher(job: TeacherJob, executor: Executor, device: str, throughput: Throughput) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.progress import clock
+from dragoman.values import plural
 
 INTERVAL_SECONDS: Final = 10.0
 MAX_WORKERS: Final = 8  # in a line of progress; the summary has all
@@ -33,7 +34,7 @@ class Throughput:
         self,
         total: int,
         show: Callable[[str], None] | None,
-        unit: str = "lines",
+        unit: str = "line",
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total, self.show, self.unit, self.now = total, show, unit, now
@@ -55,21 +56,22 @@ class Throughput:
         """Share, speed and time left, and the speed of each worker."""
         seconds = max(self.now() - self.started, 1e-9)
         share = self.done / max(self.total, 1)
-        left = seconds * (1 / max(share, 1e-9) - 1)
+        left = f"{clock(seconds * (1 / share - 1))} left" if share else "time left unknown"
         names = sorted(self.workers)
         rates = [f"{name} {self.workers[name].rate:,.0f}" for name in names[:MAX_WORKERS]]
         more = f" and {len(names) - MAX_WORKERS:,} more" if len(names) > MAX_WORKERS else ""
         return (
-            f"{100 * share:.0f} %, {self.rows / seconds:,.0f} {self.unit}/s, {clock(left)} left; "
-            f"{self.unit}/s by worker: {', '.join(rates)}{more}"
+            f"{100 * share:.0f} %, {self.rows / seconds:,.0f} {self.unit}s/s, {left}; "
+            f"{self.unit}s/s by worker: {', '.join(rates)}{more}"
         )
 
     def summary(self) -> list[str]:
         """A line for all workers, and one for each of them."""
         seconds = max(self.now() - self.started, 1e-9)
-        lines = [f"{self.rows:,} {self.unit} in {clock(seconds)}, {self.rows / seconds:,.0f} {self.unit}/s"]
+        lines = [f"{plural(self.rows, self.unit)} in {clock(seconds)}, {self.rows / seconds:,.1f} {self.unit}s/s"]
         for name, worker in sorted(self.workers.items()):
             lines.append(
-                f"{name}: {worker.rows:,} {self.unit}, {worker.rate:,.0f} {self.unit}/s, busy {worker.seconds:.0f} s"
+                f"{name}: {plural(worker.rows, self.unit)}, {worker.rate:,.1f} {self.unit}s/s, "
+                f"busy {worker.seconds:.0f} s"
             )
         return lines
