@@ -31,7 +31,7 @@ from dragoman.modeldir.adapter import find_adapter
 from dragoman.modeldir.locate import find_ensemble, find_model
 from dragoman.values import plural
 
-__all__ = ["ClusterOptions", "JobReport", "score", "translate", "translate_documents"]
+__all__ = ["score", "translate", "translate_documents"]
 
 Show = Callable[[str], None]
 Names = str | Path | Sequence[str | Path]
