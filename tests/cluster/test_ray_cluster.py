@@ -12,8 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,14 @@ from dragoman.cluster import throughput as speed
 from dragoman.cluster.job import run_job
 from dragoman.cluster.plan import make_plan
 from dragoman.cluster.ray_data import ClusterOptions, cluster, connect, import_ray
-from dragoman.cluster.rows import Texts, Values
 from dragoman.cluster.storage import OutputDirectory, find_inputs
-from dragoman.cluster.tasks import Work
 from dragoman.cluster.teacher import translate_on_ray
 from dragoman.demo.corpus import pairs
 from dragoman.distillation.teacher import TeacherJob, TeacherSettings, read_sources, translate_sources
 from dragoman.documents.files import find_documents, translate_documents
 from dragoman.errors import DragomanError
 from dragoman.progress import SilentReporter
+from poison_task import PoisonTask
 from raising import raises
 
 ray = pytest.importorskip("ray")
@@ -53,8 +51,11 @@ dragoman.ray.translate(model, text, out, show=lambda line: print(line, flush=Tru
 
 @pytest.fixture(scope="module", autouse=True)
 def running() -> Iterator[None]:
-    connect(import_ray(), ClusterOptions("local", WORKERS))
-    yield
+    tests = Path(__file__).parents[1]  # where workers find the tasks of tests
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")]))
+        connect(import_ray(), ClusterOptions("local", WORKERS))
+        yield
     ray.shutdown()
 
 
@@ -139,31 +140,16 @@ def test_a_driver_that_is_killed_is_resumed(tmp_path: Path, reference: list[str]
     assert (again.rows, again.files, again.finished_before) == (0, 0, 1)
 
 
-@dataclass(frozen=True)
-class Poison:
-    """A task whose worker dies at one text."""
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    columns: Mapping[str, type] = field(default_factory=lambda: {"translation": str})
-
-    def load(self) -> Work:
-        def work(texts: Texts, before: int) -> list[Values]:
-            if ("poison",) in texts:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return [{"translation": text} for (text,) in texts]
-
-        return work
-
-
-def test_a_block_that_kills_its_workers_ends_the_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("missing", "code"), [(False, "worker_died"), (True, "model_not_found")])
+def test_a_block_or_a_model_that_no_worker_can_use_ends_the_job(tmp_path: Path, missing: bool, code: str) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\npoison\nfour\n")
     plan = make_plan(find_inputs([str(tmp_path / "a.txt")]), OutputDirectory(str(tmp_path / "out")), ("text",), {})
-    with cluster(ClusterOptions(workers=1)) as found, raises(DragomanError, "worker_died"):
-        run_job(plan, Poison(), found, block_rows=1, throughput=speed.Throughput(plan.size, None))
+    with cluster(ClusterOptions(workers=1)) as found, raises(DragomanError, code):
+        run_job(plan, PoisonTask(missing), found, block_rows=1, throughput=speed.Throughput(plan.size, None))
 
 
 def test_scores_are_those_of_the_translator(tmp_path: Path) -> None:
-    some = pairs(300, split="train")
+    some = [*pairs(300, split="train")]
     (tmp_path / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in some))
     (tmp_path / "b.jsonl").write_text("".join(json.dumps({"x": s, "y": t}) + "\n" for s, t in some))
     options: dict[str, Any] = {"workers": 2, "block": 70, "measure": "per_token", "show": None}
@@ -201,7 +187,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_the_teachers_chunks_are_those_of_a_local_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = tmp_path / "s", tmp_path / "t"
-    some = pairs(2500, split="train")  # two chunks
+    some = [*pairs(2500, split="train")]  # two chunks
     source.write_text("".join(f"{one}\n" for one, _ in some))
     target.write_text("".join(f"{other}\n" for _, other in some))
     settings = TeacherSettings.of([MODEL], [source], [target], beam=2, n_best=2, alignment=False)
@@ -216,7 +202,7 @@ def test_the_teachers_chunks_are_those_of_a_local_run(tmp_path: Path, monkeypatc
     lines = list(translate_sources(here, Translator.load(MODEL), settings, sources, 2500, SilentReporter()))
     assert len(lines) == 2500
     assert files_of(here) == files_of(there)
-    translate_on_ray(replace(job), "local", 2, lambda text: pytest.fail("it was translated again"))
+    translate_on_ray(job, "local", 2, lambda text: pytest.fail("it was translated again"))
 
 
 @pytest.mark.parametrize("form", ["plain", "compressed"])

@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import get_type_hints
 
@@ -74,7 +75,7 @@ def test_every_public_name_has_a_section_with_a_signature() -> None:
     on_ray = {f"ray.{name}" for name in dragoman.ray.__all__}
     assert {*found} == ({*dragoman.__all__} - {"__version__"}) | on_ray
     for name, text in found.items():
-        value = getattr(dragoman, name)
+        value = attrgetter(name)(dragoman)
         if inspect.isfunction(value):
             assert all(f"{parameter}" in text for parameter in inspect.signature(value).parameters), name
 

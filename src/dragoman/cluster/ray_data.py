@@ -190,10 +190,16 @@ class BlockWorker:
         self.ray, self.attempts = import_ray(), attempts
         self.replaces_dead = self.ray.get_runtime_context().was_current_actor_reconstructed
         self.name = f"{self.ray.util.get_node_ip_address()}/{os.getpid()}"
-        self.work = load()
+        self.error: tuple[str, str] | None = None
+        try:
+            self.work = load()
+        except DragomanError as error:  # raised with the first block: Ray hides errors of constructors
+            self.error = str(error), error.code
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
         """Work on the blocks of a batch."""
+        if self.error is not None:
+            raise DragomanError(f"{self.name}: {self.error[0]}", code=self.error[1])
         found = []
         for row in batch["row"]:
             if self.replaces_dead:
