@@ -65,6 +65,12 @@ class Usage:
     def cpu_seconds(self) -> float:
         return sum(self.cpu.values())
 
+    def cpu_by_kind(self) -> dict[str, float]:
+        found = defaultdict[str, float](float)
+        for pid, seconds in self.cpu.items():
+            found[self.names.get(pid, "ray")] += seconds
+        return {kind: round(seconds, 1) for kind, seconds in found.items()}
+
     def peak(self, kind: str) -> float:
         """MiB of the largest process of a kind."""
         return max((self.rss[pid] for pid, name in self.names.items() if name == kind), default=0) / (1 << 20)
@@ -120,7 +126,7 @@ def measure(commands: list[list[str]]) -> tuple[Usage, list[str]]:
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.2):
+        while not done.wait(1.0):
             sample([process.pid for process in running], usage)
 
     watcher = threading.Thread(target=watch)
@@ -193,7 +199,8 @@ def main() -> None:
                 walls[kind].append(usage.wall)
                 cpus[kind].append(usage.cpu_seconds)
             print(f"plain {plain.wall:.1f} s, CPU {plain.cpu_seconds:.1f} s; ", end="")
-            print(f"ray {ray.wall:.1f} s, CPU {ray.cpu_seconds:.1f} s", flush=True)
+            print(f"ray {ray.wall:.1f} s, CPU {ray.cpu_seconds:.1f} s: {ray.cpu_by_kind()}", flush=True)
+            print("\n".join(shown), flush=True)
     wall, cpu = ({kind: statistics.median(of[kind]) for kind in of} for of in (walls, cpus))
     steady = (cpu["ray"] - start["ray"]) / (cpu["plain"] - start["plain"]) - 1
     result = {
@@ -206,6 +213,7 @@ def main() -> None:
         "wall_seconds": wall,
         "cpu_seconds": cpu,
         "start_cpu_seconds": start,
+        "ray_cpu_seconds_by_process": ray.cpu_by_kind(),
         "overhead_wall": wall["ray"] / wall["plain"] - 1,
         "overhead_cpu": cpu["ray"] / cpu["plain"] - 1,
         "overhead_cpu_without_start": steady,
