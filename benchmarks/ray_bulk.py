@@ -2,6 +2,7 @@
 
     python benchmarks/ray_bulk.py MODEL --lines 200000 --workers 2 --beam 1
     python benchmarks/ray_bulk.py MODEL --lines 2000000 --workers 2 --beam 1 --rounds 1
+    python benchmarks/ray_bulk.py MODEL --lines 2000000 --workers 2 --stand-in    # no engine: what Ray takes
 
 The text repeats sentences of the embedded demo corpus. "plain" is what `dragoman translate` does, in a process for each
 worker, with a share of the lines each; "ray" is `dragoman.ray.translate` of one file with as many workers. Both have a
@@ -49,6 +50,26 @@ dragoman.ray.translate(
     model, text, out, address="local", workers=int(workers), beam=int(beam), show=lines.append
 )
 print(json.dumps(lines))
+"""
+STAND_IN = """
+import json, sys
+from dragoman.cluster.job import run_job
+from dragoman.cluster.plan import make_plan
+from dragoman.cluster.ray_data import ClusterOptions, cluster
+from dragoman.cluster.storage import OutputDirectory, find_inputs
+from dragoman.cluster.throughput import Throughput
+
+class Echo:
+    settings, columns = {"task": "echo"}, {"translation": str}
+    def load(self):
+        return lambda texts, before: [{"translation": text} for (text,) in texts]
+
+model, text, out, beam, workers = sys.argv[1:]
+plan = make_plan(find_inputs([text]), OutputDirectory(out), ("text",), Echo.settings)
+with cluster(ClusterOptions("local", int(workers), device="cpu")) as ray:
+    throughput = Throughput(plan.size, None)
+    run_job(plan, Echo(), ray, block_rows=4096, throughput=throughput)
+print(json.dumps(throughput.summary()))
 """
 
 
@@ -165,10 +186,42 @@ def run_plain(model: str, text: Path, folder: Path, beam: int, workers: int, lin
     return usage
 
 
-def run_ray(model: str, text: Path, folder: Path, beam: int, workers: int) -> tuple[Usage, list[str]]:
+def run_ray(
+    model: str, text: Path, folder: Path, beam: int, workers: int, script: str = RAY
+) -> tuple[Usage, list[str]]:
     shutil.rmtree(folder, ignore_errors=True)
-    usage, printed = measure([[sys.executable, "-c", RAY, model, str(text), str(folder), str(beam), str(workers)]])
+    usage, printed = measure([[sys.executable, "-c", script, model, str(text), str(folder), str(beam), str(workers)]])
     return usage, json.loads(printed[0].splitlines()[-1])
+
+
+def run_stand_in(lines: int, workers: int, out: Path | None) -> None:
+    """What a job takes besides its engines: CPU seconds at the start and for all lines, and memory."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text, few = folder / "text", folder / "few"
+        write_text(text, lines)
+        write_text(few, 100)
+        start, _ = run_ray("none", few, folder / "ray", 1, workers, STAND_IN)
+        usage, shown = run_ray("none", text, folder / "ray", 1, workers, STAND_IN)
+        assert filecmp.cmp(text, folder / "ray" / "text", shallow=False), "the output differs"
+    result = {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}",
+        "lines": lines,
+        "workers": workers,
+        "wall_seconds": usage.wall,
+        "cpu_seconds": usage.cpu_seconds,
+        "cpu_seconds_by_process": usage.cpu_by_kind(),
+        "start_wall_seconds": start.wall,
+        "start_cpu_seconds": start.cpu_seconds,
+        "start_cpu_seconds_by_process": start.cpu_by_kind(),
+        "peak_mib": {kind: usage.peak(kind) for kind in ("driver", "worker", "reader", "ray")},
+        "start_peak_mib": {kind: start.peak(kind) for kind in ("driver", "worker", "reader", "ray")},
+        "workers_shown": shown,
+    }
+    print(json.dumps(result, indent=1))
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -179,7 +232,11 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--stand-in", action="store_true", help="no engine: all time is that of Ray and of the job")
     given = parser.parse_args()
+    if given.stand_in:
+        run_stand_in(given.lines, given.workers, given.out)
+        return
     walls, cpus = defaultdict(list), defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -162,15 +162,12 @@ class RayCluster:
 
 
 class Attempts:
-    """An actor that counts how often a block was started by workers that replaced dead ones.
-
-    Ray Data would restart workers forever for a block that kills them.
-    """
+    """An actor that counts how often a block was started: Ray Data would restart workers forever if one kills them."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts: dict[bytes, int] = {}
 
-    def add(self, block: str) -> int:
+    def add(self, block: bytes) -> int:
         """Count a start."""
         self.counts[block] = self.counts.get(block, 0) + 1
         return self.counts[block]
@@ -188,7 +185,6 @@ class BlockWorker:
 
     def __init__(self, load: Callable[[], Callable[[Any], Any]], attempts: Any) -> None:
         self.ray, self.attempts = import_ray(), attempts
-        self.replaces_dead = self.ray.get_runtime_context().was_current_actor_reconstructed
         self.name = f"{self.ray.util.get_node_ip_address()}/{os.getpid()}"
         self.error: tuple[str, str] | None = None
         try:
@@ -202,15 +198,14 @@ class BlockWorker:
             raise DragomanError(f"{self.name}: {self.error[0]}", code=self.error[1])
         found = []
         for row in batch["row"]:
-            if self.replaces_dead:
-                self._check_attempts(hashlib.sha256(row).hexdigest())
+            self._check_attempts(hashlib.sha256(row).digest()[:12])
             started = time.perf_counter()
             value = self.work(pickle.loads(row))
             found.append(pickle.dumps(Outcome(value, self.name, time.perf_counter() - started)))
         return {"row": found}
 
-    def _check_attempts(self, block: str) -> None:
-        if self.ray.get(self.attempts.add.remote(block)) > MAX_RETRIES:
+    def _check_attempts(self, block: bytes) -> None:
+        if self.ray.get(self.attempts.add.remote(block)) > MAX_RETRIES + 1:
             raise DragomanError(
                 f"{MAX_RETRIES + 1} workers died at the same block, so the job was stopped; memory may be full: give "
                 "fewer --workers, or smaller blocks with --block",
