@@ -17,10 +17,10 @@ from typing import Any
 
 from dragoman.cluster.documents import DocumentTask, run_documents
 from dragoman.cluster.job import JobReport, run_job
-from dragoman.cluster.plan import FOLDER, make_plan
+from dragoman.cluster.plan import make_plan
 from dragoman.cluster.ray_data import ClusterOptions, cluster, import_ray
 from dragoman.cluster.rows import BLOCK_ROWS
-from dragoman.cluster.storage import InputFile, OutputDirectory, find_inputs, is_url
+from dragoman.cluster.storage import FOLDER, TEMPORARY, InputFile, OutputDirectory, find_inputs, is_url
 from dragoman.cluster.tasks import ModelSource, RowTask, ScoringTask, TranslationTask
 from dragoman.cluster.throughput import Throughput
 from dragoman.documents.files import DocumentFile
@@ -178,6 +178,7 @@ def run_task(
     with ExitStack() as stack:
         if place.is_local:
             stack.enter_context(exclusive_lock(Path(place.url) / FOLDER / "lock", f"writing {place.url}"))
+        place.remove(TEMPORARY)  # of a run that was killed
         plan = make_plan(inputs, place, fields, settings)
         if plan.finished:
             say(f"{plural(plan.finished, 'file')} of {len(inputs):,} were finished before")

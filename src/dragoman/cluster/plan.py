@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dragoman.cluster.rows import RowBlock, RowFormat, row_format
-from dragoman.cluster.storage import InputFile, OutputDirectory
+from dragoman.cluster.storage import FOLDER, InputFile, OutputDirectory
 from dragoman.errors import OutputError
 
-FOLDER: Final = ".dragoman"
 SETTINGS: Final = f"{FOLDER}/settings.json"
 DIGEST_LENGTH: Final = 24
 

@@ -17,6 +17,8 @@ from dragoman.documents.detect import detect_file
 from dragoman.errors import DataError, DocumentError, MissingExtraError, OutputError
 from dragoman.files import parse_json, sync
 
+FOLDER = ".dragoman"  # in the output directory: records, parts, and files that are being written
+TEMPORARY = f"{FOLDER}/new"
 VERSION_KEYS = ("size", "mtime", "ETag", "LastModified", "last_modified", "generation")  # of fsspec's info()
 MAGIC = "*?["
 
@@ -77,25 +79,25 @@ def find_files(word: str) -> list[InputFile]:
     files, path = file_system(word)
     if any(sign in path for sign in MAGIC) and not files.exists(path):
         base = fixed_part(path)
-        paths = sorted(one for one in files.glob(path) if not files.isdir(one))
-        if not paths:
+        infos = files.glob(path, detail=True)
+        if not infos:
             raise DataError(f"no file matches {word}", code="file_missing")
     elif files.isdir(path):
-        base, paths = path, sorted(files.find(path))
+        base, infos = path, files.find(path, detail=True)
     elif files.exists(path):
-        base, paths = str(PurePosixPath(path).parent), [path]
+        base, infos = str(PurePosixPath(path).parent), {path: files.info(path)}
     else:
         raise DataError(f"there is no file {word}", code="file_missing")
-    visible = [(one, PurePosixPath(one).relative_to(base)) for one in paths]
-    visible = [(one, name) for one, name in visible if not any(part.startswith(".") for part in name.parts)]
-    if not visible:
-        raise DataError(f"there are no files in {word}", code="no_data")
     found = []
-    for one, name in visible:
-        info = files.info(one)
+    for one, info in sorted(infos.items()):
+        name = PurePosixPath(one).relative_to(base)
+        if info["type"] == "directory" or any(part.startswith(".") for part in name.parts):
+            continue
         version = json.dumps({key: str(info[key]) for key in VERSION_KEYS if key in info})
         url = files.unstrip_protocol(one) if is_url(word) else one
         found.append(InputFile(url, name.as_posix(), int(info["size"] or 0), version))
+    if not found:
+        raise DataError(f"there are no files in {word}", code="no_data")
     return found
 
 
@@ -171,10 +173,10 @@ class OutputDirectory:
     def write(self, name: str) -> Iterator[IO[bytes]]:
         """Write a file, which appears when the block ends without an error."""
         files, path = self._root[0], self.place(name)
-        folder, _, last = path.rpartition("/")
-        temporary = f"{folder}/.{last}.{uuid.uuid4().hex}.new"
+        folder, temporary = path.rpartition("/")[0], self.place(f"{TEMPORARY}/{uuid.uuid4().hex}")
         try:
-            files.makedirs(folder, exist_ok=True)
+            for needed in (folder, self.place(TEMPORARY)):
+                files.makedirs(needed, exist_ok=True)
             try:
                 with files.open(temporary, "wb") as file:
                     yield file

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dragoman.cluster.job import JobReport, run_job
-from dragoman.cluster.plan import FOLDER, Plan, make_plan
+from dragoman.cluster.plan import Plan, make_plan
 from dragoman.cluster.rows import Texts, Values
-from dragoman.cluster.storage import OutputDirectory, find_inputs
+from dragoman.cluster.storage import FOLDER, OutputDirectory, find_inputs
 from dragoman.cluster.tasks import Work
 from dragoman.cluster.throughput import Throughput
 from dragoman.errors import DataError, OutputError
