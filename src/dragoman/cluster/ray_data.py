@@ -143,7 +143,10 @@ class RayCluster:
             )
             try:
                 for row in found.iter_rows():
-                    yield pickle.loads(row["row"])
+                    outcome = pickle.loads(row["row"])
+                    if isinstance(outcome, WorkerFailure):
+                        raise DragomanError(outcome.message, code=outcome.code)
+                    yield outcome
             except self.ray.exceptions.RayError as error:
                 raise worker_error(self.ray, error) from None
 
@@ -180,37 +183,41 @@ def read_batch(batch: dict[str, Any], read: Callable[[Any], Iterator[Any]]) -> I
             yield {"row": [pickle.dumps(block)]}
 
 
+@dataclass(frozen=True)
+class WorkerFailure:
+    """An error that ends the job; returned, because Ray Data would wrap it if it were raised."""
+
+    message: str
+    code: str
+
+
 class BlockWorker:
     """An actor: loads its engine once, and works on blocks."""
 
     def __init__(self, load: Callable[[], Callable[[Any], Any]], attempts: Any) -> None:
         self.ray, self.attempts = import_ray(), attempts
         self.name = f"{self.ray.util.get_node_ip_address()}/{os.getpid()}"
-        self.error: tuple[str, str] | None = None
+        self.failure: WorkerFailure | None = None
         try:
             self.work = load()
-        except DragomanError as error:  # raised with the first block: Ray hides errors of constructors
-            self.error = str(error), error.code
+        except DragomanError as error:
+            self.failure = WorkerFailure(f"{self.name}: {error}", error.code)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
         """Work on the blocks of a batch."""
-        if self.error is not None:
-            raise DragomanError(f"{self.name}: {self.error[0]}", code=self.error[1])
-        found = []
-        for row in batch["row"]:
-            self._check_attempts(hashlib.sha256(row).digest()[:12])
-            started = time.perf_counter()
-            value = self.work(pickle.loads(row))
-            found.append(pickle.dumps(Outcome(value, self.name, time.perf_counter() - started)))
-        return {"row": found}
+        return {"row": [pickle.dumps(self.failure or self._work(row)) for row in batch["row"]]}
 
-    def _check_attempts(self, block: bytes) -> None:
-        if self.ray.get(self.attempts.add.remote(block)) > MAX_RETRIES + 1:
-            raise DragomanError(
-                f"{MAX_RETRIES + 1} workers died at the same block, so the job was stopped; memory may be full: give "
-                "fewer --workers, or smaller blocks with --block",
-                code="worker_died",
+    def _work(self, row: bytes) -> Outcome[Any] | WorkerFailure:
+        attempt = self.ray.get(self.attempts.add.remote(hashlib.sha256(row).digest()))
+        if attempt > MAX_RETRIES + 1:
+            return WorkerFailure(
+                f"{attempt - 1} workers died at the same block, so the job was stopped; memory may be full: give fewer "
+                "--workers, or smaller blocks with --block",
+                "worker_died",
             )
+        started = time.perf_counter()
+        value = self.work(pickle.loads(row))
+        return Outcome(value, self.name, time.perf_counter() - started)
 
 
 @contextmanager
@@ -234,7 +241,10 @@ def worker_error(ray: Any, error: Exception) -> Exception:
     """The error to raise for one of Ray's: our own if a worker raised it."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, DragomanError):
+        if isinstance(cause, ray.exceptions.RayTaskError):  # also an instance of its cause, with a traceback as text
+            cause = cause.cause
+        elif isinstance(cause, DragomanError):
             return DragomanError(str(cause), code=cause.code)
-        cause = cause.cause if isinstance(cause, ray.exceptions.RayTaskError) else cause.__cause__
+        else:
+            cause = cause.__cause__
     return error
