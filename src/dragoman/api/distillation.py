@@ -47,6 +47,7 @@ def distill(
     drop: float = 0.02,
     min_bleu: float = 0.0,
     alignment_weight: float = 0.05,
+    reverse: PathLike | None = None,
     minutes: float | None = None,
     device: str | None = None,
     ray: str | None = None,
@@ -59,7 +60,8 @@ def distill(
     highest sentence BLEU is taken. Bad translations are dropped: by length, repetition, copies, sentence BLEU below
     `min_bleu`, and the share `drop` with the lowest scores. `size` is "tiny", "small", "base", or "auto" for a size by
     the number of pairs; `recipe` and `changes` override it, as in `train`. One head learns the teacher's word
-    alignments, unless `alignment_weight` is 0. The student is written to `out`, and in int8 to `out`-int8, with a
+    alignments, unless `alignment_weight` is 0; with `reverse`, a model of the opposite direction, those on which both
+    models agree, which are much better. The student is written to `out`, and in int8 to `out`-int8, with a
     comparison of both. Call it again with the same arguments to resume. With `ray`, the address of a Ray cluster
     ("auto": a running one, or else this machine), the teacher translates with `workers` there; all machines must see
     the teacher, the sources and `out`.
@@ -81,6 +83,7 @@ def distill(
         device=device or "auto",
         reporter=reporter or ConsoleReporter(),
         translate_elsewhere=None if ray is None else _on_ray(ray, workers, reporter or ConsoleReporter()),
+        reverse=None if reverse is None else Path(reverse),
     )
     corpus, report = plan.write_corpus()
     if recipe is None:

@@ -9,13 +9,14 @@ from functools import partial
 from dragoman.cluster.executor import Executor
 from dragoman.cluster.ray_data import ClusterOptions, cluster
 from dragoman.cluster.throughput import Throughput
-from dragoman.distillation.teacher import TeacherChunk, TeacherJob, read_chunk, read_chunks, read_sources, write_chunk
+from dragoman.distillation.teacher import TeacherJob, read_sources
+from dragoman.distillation.translations import TeacherChunk, read_chunks
 
 
 def read_teacher_job(job: TeacherJob) -> Iterator[TeacherChunk]:
     """The chunks that are not translated yet."""
     for chunk in read_chunks(job.folder, read_sources(job.sources, job.references)):
-        if read_chunk(chunk.path, chunk.digest) is None:
+        if not chunk.is_translated():
             yield chunk
 
 
@@ -26,7 +27,7 @@ def load_teacher(job: TeacherJob, device: str) -> Callable[[TeacherChunk], int]:
     translator = Translator.load(job.models[0], device=device, ensemble=job.models[1:], threads=1)
 
     def run(chunk: TeacherChunk) -> int:
-        write_chunk(translator, job.settings, chunk)
+        chunk.write(translator.translate([source for source, _ in chunk.given], **job.settings.search))
         return len(chunk.pairs)
 
     return run

@@ -125,7 +125,7 @@ def command(
     tree_files = existing_files(trees)
     place = resolve_output(parse_output(output), [*sides, *tree_files])
     if plain:
-        reject_unused(("source_key", "target_key"), "they are columns of TSV; other input has none")
+        reject_unused(("source_key", "target_key"), "only TSV has columns")
     if as_json:
         reject_unused(("per_token",), "--json always has it, as per_token")
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
