@@ -40,7 +40,6 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
         "dragoman translate my-model book.en -o book.de",
         "dragoman translate my-model page.html -o page.de.html",
         "dragoman translate my-model --nbest 4 --scores < book.en",
-        "dragoman translate my-model 'data/*.jsonl.zst' -o out --ray",
     )
 )
 @click.argument("model", type=NAME, shell_complete=complete_model)
