@@ -42,7 +42,7 @@ def translate(
     files: Names,
     output: str | Path,
     *,
-    address: str = "auto",
+    address: str = "",
     workers: int | None = None,
     threads: int = 1,
     block: int = BLOCK_ROWS,
@@ -58,9 +58,10 @@ def translate(
 
     `files` are paths, patterns, folders or URLs of text, JSON lines or Parquet, compressed or not; `output` is a
     directory or URL. `field` is the text of a JSON line or a Parquet row, `output_field` its translation. `address` is
-    that of a Ray cluster ("auto": a running one, or else this machine). Each of `workers` has an engine with `threads`
-    CPU threads, or a GPU; `block` is the number of rows that it takes at a time. `loading` are options of
-    `Translator.load`, and `options` those of `Translator.stream`. `show` receives progress; None hides it.
+    that of a Ray cluster ("local": this machine; the default is $RAY_ADDRESS, or else this machine). Each of `workers`
+    has an engine with `threads` CPU threads, or a GPU; `block` is the number of rows that it takes at a time. `loading`
+    are options of `Translator.load`, and `options` those of `Translator.stream`. `show` receives progress; None hides
+    it.
     """
     from dragoman.translation.translator import Translator
 
@@ -84,7 +85,7 @@ def score(
     files: Names,
     output: str | Path,
     *,
-    address: str = "auto",
+    address: str = "",
     workers: int | None = None,
     threads: int = 1,
     block: int = BLOCK_ROWS,
@@ -124,7 +125,7 @@ def translate_documents(
     documents: Sequence[DocumentFile],
     output: str | Path,
     *,
-    address: str = "auto",
+    address: str = "",
     workers: int | None = None,
     threads: int = 1,
     format: str | None = None,  # noqa: A002 - the name of the option on the command line

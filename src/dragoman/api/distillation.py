@@ -63,7 +63,7 @@ def distill(
     alignments, unless `alignment_weight` is 0; with `reverse`, a model of the opposite direction, those on which both
     models agree, which are much better. The student is written to `out`, and in int8 to `out`-int8, with a
     comparison of both. Call it again with the same arguments to resume. With `ray`, the address of a Ray cluster
-    ("auto": a running one, or else this machine), the teacher translates with `workers` there; all machines must see
+    ("local" for this machine), the teacher translates with `workers` there; all machines must see
     the teacher, the sources and `out`.
     """
     from dragoman.distillation.pipeline import DistillationPlan

@@ -44,7 +44,7 @@ def prepare(
     Plain text is given by `source` and `target`, a file or several for each side; other formats, weights, trees and
     target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already has these data
     (see `Prepared.reused`); data of other inputs are replaced only with `overwrite`. With `ray`, the address of a Ray
-    cluster ("auto": a running one, or else this machine), the `processes` run on its machines, which must see `out`.
+    cluster ("local" for this machine), the `processes` run on its machines, which must see `out`.
     """
     from dragoman.data.prepare.pipeline import prepare_corpora
 

@@ -31,11 +31,12 @@ WORKER_STORE_BYTES: Final = 1 << 26
 class ClusterOptions:
     """How to connect, and what each worker gets.
 
-    `address` is "auto" (a running cluster, or else this machine), "local" (this machine), or HOST:PORT. `workers` is
-    the number of engines, by default as many as there are CPUs (or GPUs) for.
+    `address` is HOST:PORT, "local" (this machine), "auto" (a cluster that runs on this machine), or empty for
+    $RAY_ADDRESS, or else this machine. `workers` is the number of engines, by default as many as there are CPUs (or
+    GPUs) for.
     """
 
-    address: str = "auto"
+    address: str = ""
     workers: int | None = None
     threads: int = 1
     device: str = "auto"
@@ -76,16 +77,17 @@ def cluster(options: ClusterOptions) -> Iterator[RayCluster]:
 def connect(ray: Any, options: ClusterOptions) -> None:
     """Connect to the address of the options."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if options.address != "local":
+    # Not Ray's own default, which joins any cluster of this machine, also one that another command started for itself.
+    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    if address != "local":
         try:
-            ray.init(address=options.address, **quiet)
-            return
+            ray.init(address=address, **quiet)
         except ConnectionError as error:
-            if options.address != "auto" or os.environ.get("RAY_ADDRESS"):
-                raise DragomanError(
-                    f"cannot connect to a Ray cluster at {options.address}: {error}; start one with `ray start --head`",
-                    code="cluster_unreachable",
-                ) from None
+            raise DragomanError(
+                f"cannot connect to a Ray cluster at {address}: {error}; start one with `ray start --head`",
+                code="cluster_unreachable",
+            ) from None
+        return
     cores = max(available_cores(), (options.workers or 1) * options.threads)
     store = LOCAL_STORE_BYTES + WORKER_STORE_BYTES * cores
     ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=store, **quiet)

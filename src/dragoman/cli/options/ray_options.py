@@ -17,9 +17,9 @@ from dragoman.values import MAX_INT, MAX_THREADS
 RAY_OPTION = click.option(
     "--ray",
     is_flag=False,
-    flag_value="auto",
+    flag_value="",
     metavar="[ADDRESS]",
-    help="Work on a Ray cluster: HOST:PORT, `local` for this machine, or a running one if there is one.",
+    help="Work on a Ray cluster at HOST:PORT, or on this machine: `local`.  [default: $RAY_ADDRESS, or local]",
 )
 WORKERS_OPTION = click.option(
     "--workers", type=click.IntRange(1, MAX_THREADS), help="Workers on the cluster.  [default: all CPUs or GPUs]"
