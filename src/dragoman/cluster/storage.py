@@ -170,8 +170,11 @@ class OutputDirectory:
         return opened
 
     @contextmanager
-    def write(self, name: str) -> Iterator[IO[bytes]]:
-        """Write a file, which appears when the block ends without an error."""
+    def write(self, name: str, *, sync_name: bool = True) -> Iterator[IO[bytes]]:
+        """Write a file, which appears when the block ends without an error.
+
+        Without `sync_name` it may be missing if the machine stops, but never incomplete.
+        """
         files, path = self._root[0], self.place(name)
         folder, temporary = path.rpartition("/")[0], self.place(f"{TEMPORARY}/{uuid.uuid4().hex}")
         try:
@@ -185,7 +188,8 @@ class OutputDirectory:
                         os.fsync(file.fileno())
                 if self.is_local:
                     Path(temporary).replace(path)
-                    sync(Path(folder))
+                    if sync_name:
+                        sync(Path(folder))
                 else:
                     files.mv(temporary, path)
             finally:
