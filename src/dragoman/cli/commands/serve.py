@@ -12,6 +12,7 @@ import click
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.options import complete_model, examples
+from dragoman.cli.options.constraint_options import read_terms
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 @click.option("--beam", type=int, default=4, show_default=True, help="Default beam size; 1 is fastest.")
 @click.option("--max-beam", type=int, default=16, show_default=True, help="Maximum beam size of a request.")
 @engine_options
+@click.option("--memory", "memories", multiple=True, metavar="[MODEL=]FILE",
+              help="Translation memory for documents, .tmx or .tsv, of one model or of all; repeatable.")  # fmt: skip
+@click.option("--terms", multiple=True, metavar="[MODEL=]FILE",
+              help="Terminology of all requests: TSV with source and target phrases; repeatable.")  # fmt: skip
 @click.option("--reproducible", is_flag=True, help="Translate each sentence alone, for bit-identical results.")
 @click.option("--max-queue", type=int, default=256, show_default=True, help="Maximum open requests; more get a 429.")
 @click.option(
@@ -57,6 +62,8 @@ def command(
     device: str,
     precision: str,
     threads: int | None,
+    memories: tuple[str, ...],
+    terms: tuple[str, ...],
     reproducible: bool,
     api_token: tuple[str, ...],
     allowed_host: tuple[str, ...],
@@ -83,11 +90,13 @@ def command(
     from dragoman.serve.limits import Limits
     from dragoman.serve.models.loading import (
         adapter_directories,
+        add_resources,
         load_served_model,
         model_directories,
         parse_languages,
         preferred_batch,
     )
+    from dragoman.serve.models.resources import files_by_model
     from dragoman.serve.server import bind, run_server, server_url
 
     server_limits = Limits(beam=beam, **limits)
@@ -101,12 +110,19 @@ def command(
     from dragoman.serve.models.reload import Reloader
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
+    remembered = files_by_model("--memory", memories, directories)
+    required = {
+        name: [read_terms(str(path)) for path in paths]
+        for name, paths in files_by_model("--terms", terms, directories).items()
+    }
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
 
     def load(name: str, directory: Path) -> ServedModel:
         if name in adapted:
-            return load_served_model(name, adapted[name][0], beam, pair, adapter=directory, **options)
-        return load_served_model(name, directory, beam, pair, **options)
+            model = load_served_model(name, adapted[name][0], beam, pair, adapter=directory, **options)
+        else:
+            model = load_served_model(name, directory, beam, pair, **options)
+        return add_resources(model, remembered[name], required[name])
 
     served = {name: load(name, directory) for name, directory in directories.items()}
     batch = max(preferred_batch(one, beam) for one in served.values()) or DEFAULT_BATCH
