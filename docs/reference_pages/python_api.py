@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import dragoman
+import dragoman.ray
 from reference_pages.markdown import WIDTH, code, paragraphs, wrap
 
 ENTRY = {
@@ -46,6 +47,9 @@ def page() -> list[str]:
         for name in names:
             value = getattr(dragoman, name)
             blocks += _class(name, value) if inspect.isclass(value) else _function(f"### {name}", name, value)
+    blocks += ["## On a cluster", wrap("`import dragoman.ray`; see [clusters](../howto/clusters.md).")]
+    for name in dragoman.ray.__all__:
+        blocks += _function(f"### ray.{name}", f"ray.{name}", getattr(dragoman.ray, name))
     return blocks
 
 

@@ -41,6 +41,10 @@ def names(page: str, folder: Path) -> dict[str, Any]:
         model_at(folder / "my-model", **({"positions": "syntax"} if page == "variations.md" else {}))
         (folder / "test.en").write_text("one two\n", encoding="utf-8")
         (folder / "test.conllu").write_text(CONLLU, encoding="utf-8")
+    if page == "clusters.md":
+        pytest.importorskip("ray")
+        model_at(folder / "my-model")
+        (folder / "book.en").write_text("one two\n\nthree\n", encoding="utf-8")
     if page == "documents.md":
         model_at(folder / "my-model")
         (folder / "page.html").write_text("<p>one <b>two</b></p>", encoding="utf-8")

@@ -40,8 +40,20 @@ MAY_IMPORT = {
     "distillation": LOADS | {"data", "models", "search", "engines", "training", "translation"},
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
     "api": LOADS
-    | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"},
-    "cluster": BASE | {"training", "parent_process"},  # alone imports Ray
+    | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"}
+    | {"cluster"},
+    "cluster": LOADS
+    | {
+        "data",
+        "search",
+        "engines",
+        "training",
+        "translation",
+        "documents",
+        "distillation",
+        "parent_process",
+    },  # alone imports Ray
+    "ray": LOADS | {"cluster", "search", "translation", "documents"},  # the public functions of cluster
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names

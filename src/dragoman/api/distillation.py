@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from dragoman.search.types import Search
 if TYPE_CHECKING:
     from dragoman.distillation.selection import SelectionReport
     from dragoman.distillation.student import Comparison
+    from dragoman.distillation.teacher import TeacherJob
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ def distill(
     reverse: PathLike | None = None,
     minutes: float | None = None,
     device: str | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
     reporter: Reporter | None = None,
 ) -> DistillationResult:
     """Train a small student on the translations of a teacher, or of an ensemble (Kim and Rush, 2016).
@@ -58,7 +62,9 @@ def distill(
     the number of pairs; `recipe` and `changes` override it, as in `train`. One head learns the teacher's word
     alignments, unless `alignment_weight` is 0; with `reverse`, a model of the opposite direction, those on which both
     models agree, which are much better. The student is written to `out`, and in int8 to `out`-int8, with a
-    comparison of both. Call it again with the same arguments to resume.
+    comparison of both. Call it again with the same arguments to resume. With `ray`, the address of a Ray cluster
+    ("local" for this machine), the teacher translates with `workers` there; all machines must see
+    the teacher, the sources and `out`.
     """
     from dragoman.distillation.pipeline import DistillationPlan
     from dragoman.distillation.selection import SelectionRules
@@ -76,6 +82,7 @@ def distill(
         rules=SelectionRules(drop, min_bleu),
         device=device or "auto",
         reporter=reporter or ConsoleReporter(),
+        translate_elsewhere=None if ray is None else _on_ray(ray, workers, reporter or ConsoleReporter()),
         reverse=None if reverse is None else Path(reverse),
     )
     corpus, report = plan.write_corpus()
@@ -99,3 +106,14 @@ def distill(
         add_probes(small, Path(out))
     comparison = plan.compare(validation_pairs(Path(out)))
     return DistillationResult(trained.path, small, report, comparison)
+
+
+def _on_ray(address: str, workers: int | None, reporter: Reporter) -> Callable[[TeacherJob], None]:
+    """The function that translates the sources of a teacher on a cluster."""
+
+    def translate(job: TeacherJob) -> None:
+        from dragoman.cluster.teacher import translate_on_ray
+
+        translate_on_ray(job, address, workers, reporter.note)
+
+    return translate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ def prepare(
     changes: Changes = (),
     tokenizers: PathLike | None = None,
     processes: int | None = None,
+    ray: str | None = None,
     overwrite: bool = False,
     reporter: Reporter | None = None,
 ) -> Prepared:
@@ -41,12 +43,20 @@ def prepare(
 
     Plain text is given by `source` and `target`, a file or several for each side; other formats, weights, trees and
     target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already has these data
-    (see `Prepared.reused`); data of other inputs are replaced only with `overwrite`.
+    (see `Prepared.reused`); data of other inputs are replaced only with `overwrite`. With `ray`, the address of a Ray
+    cluster ("local" for this machine), the `processes` run on its machines, which must see `out`.
     """
     from dragoman.data.prepare.pipeline import prepare_corpora
 
     reporter = reporter or ConsoleReporter()
-    try:
+    with ExitStack() as stack:
+        stack.callback(reporter.close)
+        workers = None
+        if ray is not None:
+            from dragoman.cluster.ray_workers import ray_workers
+
+            workers = stack.enter_context(ray_workers(ray, processes))
+            out = Path(out).absolute()
         return prepare_corpora(
             all_corpora(as_paths(source), as_paths(target), corpora),
             load_recipe(recipe, as_changes(changes)),
@@ -55,10 +65,9 @@ def prepare(
             tokenizers=None if tokenizers is None else Path(tokenizers),
             anew=overwrite,
             processes=processes,
+            workers=workers,
             reporter=reporter,
         )
-    finally:
-        reporter.close()
 
 
 @names_missing_extra

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.cli import note
 from dragoman.cli.input import is_pipe
 from dragoman.cli.options import reject_unused
+from dragoman.cli.options.ray_options import RayArguments, output_folder
 from dragoman.cli.output import check_stdout, should_report
 from dragoman.errors import DataError, DragomanError, OutputError
 from dragoman.files import write_output
@@ -19,7 +20,7 @@ from dragoman.progress import ConsoleReporter, Reporter
 from dragoman.values import plural
 
 if TYPE_CHECKING:
-    from dragoman.documents.files import Extras
+    from dragoman.documents.files import DocumentFile, Extras
     from dragoman.documents.reports.report import Report
     from dragoman.translation.translator import Translator
 
@@ -68,6 +69,7 @@ def translate_files(
     bilingual: str | None = None,
     memory: Sequence[str] = (),
     retranslate: bool = False,
+    on_ray: RayArguments | None = None,
 ) -> None:
     """Translate documents to `output`: a file or standard output for one, a directory for several."""
     place = None if output == "-" else Path(output)
@@ -77,6 +79,12 @@ def translate_files(
     if memories is not None and memories.scorer is None:
         note("only exact matches are taken from the memory; for similar ones: pip install 'dragoman[memory]'")
     reading: dict[str, Any] = {"memory": memories, "retranslate": retranslate}
+    if on_ray is not None:
+        reject_unused(("review", "bilingual"), "--ray translates several documents; translate one at a time")
+        options = options | reading | {"memory": memory}
+        arguments = on_ray.keywords(translator.engines.threads, progress, rows=False)
+        translate_many(translator, files, Path(output_folder(output)), format_name, Reporter(), options, arguments)
+        return
     shows = should_report(progress, place) and find_spec("rich") is not None
     reporter: Reporter = ConsoleReporter(transient=True) if shows else Reporter()
     try:
@@ -133,8 +141,9 @@ def translate_many(
     format_name: str | None,
     reporter: Reporter,
     options: dict[str, Any],
+    ray_arguments: dict[str, Any] | None = None,
 ) -> None:
-    """Translate files and folders into a directory."""
+    """Translate files and folders into a directory; with the arguments of `dragoman.ray`, on a cluster."""
     from dragoman.documents.files import find_documents, translate_documents
 
     paths = [path for path in files if path is not None]
@@ -151,7 +160,10 @@ def translate_many(
     if not documents:
         raise DataError(f"no documents in {paths[0]}", code="no_data")
     before, errors = 0, list[DragomanError]()
-    results = translate_documents(translator, documents, output, format=format_name, reporter=reporter, **options)
+    if ray_arguments is None:
+        results = translate_documents(translator, documents, output, format=format_name, reporter=reporter, **options)
+    else:
+        results = translate_on_ray(translator, documents, output, format=format_name, **ray_arguments, **options)
     for document, result in results:
         if result is None:
             before += 1
@@ -167,6 +179,25 @@ def translate_many(
             f"{plural(len(errors), 'document')} of {len(documents):,} could not be translated; see above",
             code=errors[0].code,
         )
+
+
+def translate_on_ray(
+    translator: Translator, documents: Sequence[DocumentFile], output: Path, **options: Any
+) -> Iterator[tuple[DocumentFile, Report | DragomanError | None]]:
+    """Translate documents on a cluster, whose workers load the same model again."""
+    import dragoman.ray
+
+    engines = translator.engines
+    loading = {
+        "engine": engines.engine,
+        "device": engines.device,
+        "precision": engines.precision,
+        "ensemble": engines.others,
+        "mean": engines.mean,
+        "adapter": engines.adapter,
+        "language": translator.language,
+    }
+    return dragoman.ray.translate_documents(engines.directory, documents, output, loading=loading, **options)
 
 
 def show_report(name: str, report: Report) -> None:

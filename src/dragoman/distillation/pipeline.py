@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.distillation.alignment import align_translations
 from dragoman.distillation.selection import SelectionReport, SelectionRules, select_lines
 from dragoman.distillation.student import Comparison, corpus_bleu, student_changes, write_student_data
-from dragoman.distillation.teacher import TeacherSettings, count_lines, read_sources, translate_sources
+from dragoman.distillation.teacher import TeacherJob, TeacherSettings, count_lines, read_sources, translate_sources
 from dragoman.errors import DataError, TrainingError
 from dragoman.files import exclusive_lock, write_atomically
 from dragoman.modeldir.info import ModelInfo, read_info
@@ -43,6 +43,7 @@ class DistillationPlan:
     rules: SelectionRules
     device: str
     reporter: Reporter
+    translate_elsewhere: Callable[[TeacherJob], None] | None = None  # before the missing lines are translated here
     reverse: Path | None = None
 
     def __post_init__(self) -> None:
@@ -87,6 +88,10 @@ class DistillationPlan:
         settings = TeacherSettings.of(models, *files, self.beam, self.n_best, self.alignment, reverse)
         with exclusive_lock(self.out / TRAINING / "distillation.lock", f"distilling into {self.out}"):
             settings.confirm(self.folder)
+            if self.translate_elsewhere is not None:
+                self.translate_elsewhere(
+                    TeacherJob(models, settings, self.sources, self.references, self.folder, self.device)
+                )
             translator = Translator.load(models[0], device=self.device, ensemble=models[1:])
             report = SelectionReport()
             try:

@@ -78,6 +78,18 @@ class TeacherSettings:
                 )
 
 
+@dataclass(frozen=True)
+class TeacherJob:
+    """What is translated, with what, and into which folder: all that another machine needs."""
+
+    models: Sequence[Path]
+    settings: TeacherSettings
+    sources: Sequence[Path]
+    references: Sequence[Path]
+    folder: Path
+    device: str
+
+
 def read_sources(sources: Sequence[Path], references: Sequence[Path]) -> Iterator[tuple[str, str | None]]:
     """The lines of all source files, each with its reference, if there are any."""
     for number, path in enumerate(sources):

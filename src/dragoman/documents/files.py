@@ -231,25 +231,47 @@ def translate_documents(
     settings = settings_digest(translator, format, memory, retranslate, options)
     record = read_record(output)
     for document in documents:
-        place = output / document.name
-        try:
-            data = read_file(document.source)
-            entry = {"source": hashlib.sha256(data).hexdigest(), "settings": settings}
-            known = record.get(document.name)
-            if known is not None and known == entry | {"output": known.get("output")} and is_same(place, known):
-                yield document, None
-                continue
-            name = format or ("text" if detect_file(document.source) is None else None)
-            written, report = translate_bytes(
-                translator, data, str(document.source), name, reporter, False, memory, retranslate, **options
-            )
-        except DocumentError as error:
-            yield document, error
-            continue
-        write_output(place, written)
-        record[document.name] = entry | {"output": hashlib.sha256(written).hexdigest()}
-        write_record(output, record)
-        yield document, report
+        result, entry = translate_into(
+            translator, document, output, record.get(document.name), settings,
+            format=format, reporter=reporter, memory=memory, retranslate=retranslate, **options,
+        )  # fmt: skip
+        if entry is not None:
+            record[document.name] = entry
+            write_record(output, record)
+        yield document, result
+
+
+def translate_into(
+    translator: Translator,
+    document: DocumentFile,
+    output: Path,
+    known: dict[str, str] | None,
+    settings: str,
+    *,
+    format: str | None = None,  # noqa: A002
+    reporter: Reporter | None = None,
+    memory: Memory | None = None,
+    retranslate: bool = False,
+    **options: Unpack[TranslationOptions],
+) -> tuple[Report | DragomanError | None, dict[str, str] | None]:
+    """Translate a document into a directory, unless its record `known` says that this has been done.
+
+    Return its report (None if nothing was done) or its error, and its new record, if there is one.
+    """
+    place = output / document.name
+    try:
+        data = read_file(document.source)
+        entry = {"source": hashlib.sha256(data).hexdigest(), "settings": settings}
+        if known is not None and known == entry | {"output": known.get("output")} and is_same(place, known):
+            return None, None
+        name = format or ("text" if detect_file(document.source) is None else None)
+        written, report = translate_bytes(
+            translator, data, str(document.source), name, reporter, False, memory, retranslate, **options
+        )
+    except DocumentError as error:
+        return error, None
+    write_output(place, written)
+    return report, entry | {"output": hashlib.sha256(written).hexdigest()}
 
 
 def is_same(path: Path, entry: dict[str, str]) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, NAME, complete_model, complete_recipe, examples
+from dragoman.cli.options import FILE, NAME, complete_model, complete_recipe, examples, reject_unused
+from dragoman.cli.options.ray_options import RAY_OPTION, WITHOUT_RAY, WORKERS_OPTION
 from dragoman.search.types import Search
 
 
@@ -44,6 +45,8 @@ from dragoman.search.types import Search
 )
 @click.option("--minutes", type=float, help="Time that training the student may take on this machine.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device.  [default: a GPU if there is one]")
+@RAY_OPTION
+@WORKERS_OPTION
 def command(
     teachers: tuple[str, ...],
     sources: tuple[Path, ...],
@@ -62,12 +65,17 @@ def command(
     reverse: str | None,
     minutes: float | None,
     device: str | None,
+    ray: str | None,
+    workers: int | None,
 ) -> None:
     """Train a small student on the translations of TEACHERS, one model or an ensemble.
 
     The teacher translates the sources, bad translations are dropped and reported, the student is trained and stored in
-    int8 too, and both are compared. Run the same command again to resume where it stopped.
+    int8 too, and both are compared. Run the same command again to resume where it stopped. With --ray, the teacher
+    translates on a cluster.
     """
+    if ray is None:
+        reject_unused(("workers",), WITHOUT_RAY)
     if (valid_source is None) != (valid_target is None):
         raise click.UsageError("--valid-source and --valid-target belong together; give both, or neither")
     if recipe is not None and size != "auto":
@@ -89,5 +97,7 @@ def command(
         reverse=reverse,
         minutes=minutes,
         device=device,
+        ray=ray,
+        workers=workers,
     )
     click.echo(f"{result.path}; in int8: {result.int8_path}\n{result.comparison}")

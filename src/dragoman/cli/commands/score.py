@@ -22,6 +22,7 @@ from dragoman.cli.input import (
 )
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
+from dragoman.cli.options.ray_options import RayArguments, output_folder, row_options
 from dragoman.cli.options.sentence_options import check_pair_options
 from dragoman.cli.output import (
     LineReporter,
@@ -47,8 +48,8 @@ PairBatches = Iterator[list[tuple[str, str]]]
 @click.option("--translation", metavar="SENTENCE", help="Translation to score.")
 @click.option("--source", type=NAME, help="Plain text, one source sentence per line.")
 @click.option("--target", type=NAME, help="Translations to score, one per line.")
-@click.option("--source-key", default="", help="Source column in TSV, from 1.")
-@click.option("--target-key", default="", help="Target column in TSV.")
+@click.option("--source-key", default="", help="Source column in TSV, from 1, or field with --ray.")
+@click.option("--target-key", default="", help="Target column in TSV, or field with --ray.")
 @click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
 @click.option("--per-token", is_flag=True, help="log P / number of tokens, EOS included.")
 @click.option("--length-penalty", type=float,
@@ -67,6 +68,7 @@ PairBatches = Iterator[list[tuple[str, str]]]
 @click.option("--batch", type=int, help="Pairs per batch.  [default: the engine's choice]")
 @click.option("--progress/--no-progress", default=None,
               help="Show engine, speed and mean on stderr; the default if stderr is a terminal.")  # fmt: skip
+@row_options("score")
 def command(
     model: str,
     files: tuple[str, ...],
@@ -94,10 +96,25 @@ def command(
     Pairs are lines of FILES or standard input (source, tab, target), or lines i of --source and --target, or --text
     and --translation. Each pair gives one line, in order. Pairs of any length are scored whole: nothing is dropped,
     split or truncated.
+
+    With --ray, FILES are also patterns and URLs of TSV, JSON lines and Parquet, with --source-key and --target-key for
+    their fields; each gives a file of the same name in -o DIR.
     """
     from dragoman.modeldir.locate import find_model
 
     directory = find_model(model)
+    if per_token and length_penalty is not None:
+        raise click.UsageError("--per-token cannot be combined with --length-penalty; drop one of them")
+    show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
+    search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
+    models = ensemble_arguments(ensemble, mean, adapter)
+    if (on_ray := RayArguments.take(engine)) is not None:
+        reject_unused(("text", "translation", "source", "target", "as_json", "trees"), "--ray reads rows of FILES")
+        keys = {"source_field": source_key, "target_field": target_key}
+        rows = {name: key for name, key in keys.items() if key} | {"measure": show}
+        options: dict[str, Any] = {"length_penalty": search.length_penalty, "batch": batch, "to": to}
+        score_rows(directory, files, output, on_ray, progress, engine | models, rows | options)
+        return
     plain = any(given is not None for given in (text, translation, source, target))
     if plain:
         check_pair_options(text, translation, source, target)
@@ -109,12 +126,8 @@ def command(
     place = resolve_output(parse_output(output), [*sides, *tree_files])
     if plain:
         reject_unused(("source_key", "target_key"), "only TSV has columns")
-    if per_token and length_penalty is not None:
-        raise click.UsageError("--per-token cannot be combined with --length-penalty; drop one of them")
     if as_json:
         reject_unused(("per_token",), "--json always has it, as per_token")
-    models = ensemble_arguments(ensemble, mean, adapter)
-    search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
     blocks: PairBatches
     if text is not None and translation is not None:
@@ -132,8 +145,7 @@ def command(
     report = ScoreReport(should_report(progress, place), place)
     if report.live:
         note(str(running))
-    show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
-    options: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": aligner, "batch": batch, "to": to}
+    options = {"length_penalty": search.length_penalty, "trees": aligner, "batch": batch, "to": to}
     prompt_terminal([] if plain else sides, "Type a sentence, a tab and its translation; Ctrl-D ends.")
     with open_output(place) as (into, done), report:
         for scored in translator.stream_scores(Blocks(flush_before_waiting(into, blocks)), **options):
@@ -145,6 +157,22 @@ def command(
         if aligner is not None:
             aligner.check_finished()
         done()
+
+
+def score_rows(
+    model: Path,
+    files: Sequence[str],
+    output: str,
+    on_ray: RayArguments,
+    progress: bool | None,
+    loading: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    """Score the rows of files on a Ray cluster."""
+    import dragoman.ray
+
+    arguments = on_ray.keywords(loading.pop("threads"), progress)
+    dragoman.ray.score(model, files, output_folder(output), loading=loading, **arguments, **options)
 
 
 def input_files(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:

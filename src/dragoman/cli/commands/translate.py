@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from dragoman.cli.input import check_readable, existing_files, parse_path, promp
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
+from dragoman.cli.options.ray_options import RayArguments, output_folder, row_options
 from dragoman.cli.output import (
     LineReporter,
     flush_before_waiting,
@@ -29,6 +30,7 @@ from dragoman.search.types import MAX_BEAM, Sampling, Search
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
+ROW_OPTIONS = ("texts", "nbest", "as_json", "trees", "constraints")
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
 
@@ -91,6 +93,10 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--reproducible", is_flag=True, help="Bit-identical output, independent of the other lines; slower.")
 @click.option("--progress/--no-progress", default=None,
               help="Show engine and speed on stderr; the default if stderr is a terminal.")  # fmt: skip
+@row_options("translation")
+@click.option(
+    "--field", metavar="NAME", help="Field of the text in JSON lines and Parquet, with --ray.  [default: text]"
+)
 def command(
     model: str,
     files: tuple[str, ...],
@@ -128,11 +134,15 @@ def command(
 
     Each line of input gives one line of output; empty lines stay empty. Only \\n ends a line. With --nbest each line
     gives several, with the line number as the first column. Columns are separated by tabs.
+
+    With --ray, FILES are also patterns and URLs of text, JSON lines and Parquet; each gives a file of the same name in
+    -o DIR, and what is finished is not translated again.
     """
     from dragoman.modeldir.locate import find_model
 
     directory = find_model(model)  # before the files: if model and file are swapped, the error names the model
-    sources = input_files(model, files, texts)
+    on_ray = RayArguments.take(settings)
+    sources = input_files(model, files, texts) if on_ray is None else on_ray.find_documents(files, format_name)
     sentences = [line for text in texts for line in decode_argument("--text", text).split("\n")]
     documents = format_name != "text" and are_documents(sources, format_name)
     tree_files = existing_files(trees)
@@ -142,7 +152,7 @@ def command(
         check_document_options()
     else:
         reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
-    place = None if documents else resolve_output(parse_output(output), given)
+    place = None if documents or on_ray else resolve_output(parse_output(output), given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     if settings["split"] == "never":
         reject_unused(("language",), "--split never does not split lines into sentences")
@@ -157,8 +167,14 @@ def command(
     if documents:
         options |= constraints.take([])[1]
         translate_files(
-            translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate
+            translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate, on_ray
         )
+        return
+    if on_ray is not None:
+        reject_unused(ROW_OPTIONS, "--ray writes a row for each row of FILES")
+        options |= {"prefix": prefix, "scores": scores, "alignments": alignments, **constraints.take([])[1]}
+        loading = {**engine, "language": language, **models}
+        translate_rows(directory, files, output, on_ray, progress, loading, options)
         return
     aligner = read_trees(tree_files)
     options |= {"prefix": prefix, "alignment": alignments, "trees": aligner}
@@ -170,6 +186,23 @@ def command(
     show = Columns(scores, alignments, nbest > 1, as_json)
     blocks = [sentences] if texts else stream_lines(sources)
     translate_lines(translator, blocks, place, constraints, options, show, report)
+
+
+def translate_rows(
+    model: Path,
+    files: Sequence[str],
+    output: str,
+    on_ray: RayArguments,
+    progress: bool | None,
+    loading: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    """Translate the rows of files on a Ray cluster."""
+    import dragoman.ray
+
+    threads = loading.pop("threads")
+    arguments = on_ray.keywords(threads, progress)
+    dragoman.ray.translate(model, files, output_folder(output), loading=loading, **arguments, **options)
 
 
 def input_files(model: str, files: tuple[str, ...], texts: tuple[str, ...]) -> list[Path | None]:

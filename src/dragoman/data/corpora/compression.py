@@ -38,30 +38,36 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary, utf16: bool = Fal
     """The bytes of a file, decompressed if its first bytes show that it is compressed; UTF-16 only with `utf16`."""
     check_file(path)
     with open_file(path) as raw:
-        start = raw.read(8)
-        raw.seek(0)
-        compression = next((name for magic, name in COMPRESSIONS.items() if start.startswith(magic)), "")
-        if not (utf16 and start.startswith(UTF16)):
-            check_text_format(path, start)
-        if start and path.suffix in COMPRESSIONS.values() and path.suffix != compression:
-            raise DataError(
-                f"{path} has the suffix {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
-                f"{path.suffix} file; rename it to match its content",
-                code="wrong_file_format",
-            )
-        done = 0
-        try:
-            for block in decompress(raw, compression):
-                done = raw.tell()
-                yield block
-            while raw.read(BLOCK_BYTES):  # bytes after the end of the archive are part of the file too
-                pass
-        except DAMAGE as error:
-            raise DataError(
-                f"{path} is damaged or truncated after {plural(done, 'byte')} of {path.stat().st_size:,} ({error}); "
-                "download or compress it again",
-                code="file_damaged",
-            ) from None
+        yield from read_stream(path, raw, path.stat().st_size, utf16)
+
+
+def read_stream(path: Path, raw: IO[bytes], size: int | None = None, utf16: bool = False) -> Iterator[bytes]:
+    """`read_blocks` of an open file; `path` and `size` are for messages."""
+    start = raw.read(8)
+    raw.seek(0)
+    compression = next((name for magic, name in COMPRESSIONS.items() if start.startswith(magic)), "")
+    if not (utf16 and start.startswith(UTF16)):
+        check_text_format(path, start)
+    if start and path.suffix in COMPRESSIONS.values() and path.suffix != compression:
+        raise DataError(
+            f"{path} has the suffix {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
+            f"{path.suffix} file; rename it to match its content",
+            code="wrong_file_format",
+        )
+    done = 0
+    try:
+        for block in decompress(raw, compression):
+            done = raw.tell()
+            yield block
+        while raw.read(BLOCK_BYTES):  # bytes after the end of the archive are part of the file too
+            pass
+    except DAMAGE as error:
+        total = "" if size is None else f" of {size:,}"
+        raise DataError(
+            f"{path} is damaged or truncated after {plural(done, 'byte')}{total} ({error}); "
+            "download or compress it again",
+            code="file_damaged",
+        ) from None
 
 
 def check_text_format(path: Path, start: bytes) -> None:

@@ -58,8 +58,8 @@ class EncodedSide:
 
 
 @lru_cache(4)
-def cached_tokenizer(directory: Path, name: str) -> Tokenizer:
-    """A tokenizer, loaded once in each process."""
+def cached_tokenizer(directory: Path, name: str, version: int = 0) -> Tokenizer:
+    """A tokenizer, loaded once in each process; `version` tells apart those of two preparations with the same path."""
     from dragoman.text import load_tokenizer
 
     return load_tokenizer(directory, name)
@@ -68,7 +68,8 @@ def cached_tokenizer(directory: Path, name: str) -> Tokenizer:
 def encode_side(directory: Path, name: str, tokenizer: str, start: int, stop: int, dtype: str) -> EncodedSide:
     """Encode sentences start .. stop - 1 of one side of a text."""
     texts = read_texts(directory, name, start, stop)
-    found = cached_tokenizer(directory / TOKENIZERS, tokenizer).encode_many(texts)
+    version = (directory / TOKENIZERS / f"{tokenizer}.json").stat().st_mtime_ns
+    found = cached_tokenizer(directory / TOKENIZERS, tokenizer, version).encode_many(texts)
     lengths, characters = int_array(map(len, found), len(texts)), int_array(map(len, texts), len(texts))
     ids = np.fromiter(chain.from_iterable(found), dtype, int(lengths.sum()))
     return EncodedSide(ids, lengths, int_array((text.count(" ") + 1 for text in texts), len(texts)), characters)

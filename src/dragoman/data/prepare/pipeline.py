@@ -68,6 +68,7 @@ def prepare_corpora(
     tokenizers: Path | None = None,
     anew: bool = False,
     processes: int | None = None,
+    workers: Workers | None = None,
     reporter: Reporter | None = None,
 ) -> Prepared:
     """Prepare the corpora into the directory `out`; do nothing if it already contains exactly that.
@@ -78,7 +79,7 @@ def prepare_corpora(
 
     `recipe` may be a function of the number of training pairs, which is known once the text has been read, before
     tokenizers are learned. It is also called with 0, for the settings of cleaning; [data] must not depend on the
-    number.
+    number. `workers` replace the processes of this machine.
     """
     check_arguments(out, tokenizers, processes)
     out, tokenizers = Path(out), None if tokenizers is None else Path(tokenizers)
@@ -120,7 +121,7 @@ def prepare_corpora(
     before = sources.file_states(everything)
     size = sum(size for _, size, _ in before)
     processes = processes or (available_cores() if size > INLINE else 1)
-    with staging_directory(out) as staging, Workers(processes) as workers:
+    with staging_directory(out) as staging, workers or Workers(processes) as workers:
         context = PrepareContext(staging, initial, workers, reporter)
         reporter.start_stage("clean", size, "B")
         valid_text = clean_valid(context, validation, hashes) if validation else None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from lxml import etree
-from tests.command_line import leave
 from tests.raising import raises
 
+from command_line import leave
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import read_pairs, read_pairs_with_languages
 from dragoman.data.corpora.tmx import take_units

@@ -10,6 +10,7 @@ import click
 from dragoman import api
 from dragoman.cli.options import FILE, complete_recipe, examples
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
+from dragoman.cli.options.ray_options import RAY_OPTION
 from dragoman.data.prepared import PICTURE, Prepared
 from dragoman.values import MAX_THREADS, plural
 
@@ -24,6 +25,7 @@ from dragoman.values import MAX_THREADS, plural
 )
 @click.option("--tokenizers", type=FILE, help="A directory with tokenizers to use instead of learning new ones.")
 @click.option("--processes", type=click.IntRange(1, MAX_THREADS), help="Number of processes.  [default: all cores]")
+@RAY_OPTION
 @click.option("--anew", is_flag=True, help="Replace the data in --out if they were prepared from other inputs.")
 def command(
     data: CorpusArguments,
@@ -32,12 +34,14 @@ def command(
     changes: tuple[str, ...],
     tokenizers: Path | None,
     processes: int | None,
+    ray: str | None,
     anew: bool,
 ) -> None:
     """Learn the tokenizer, clean the pairs, and write them as ids for training.
 
     Several corpora can be given, each with its own --source and --target, --tsv or --jsonl; give weights and trees in
-    the same order. Files may be compressed as .gz, .xz or .zst.
+    the same order. Files may be compressed as .gz, .xz or .zst. With --ray, the --processes are on a cluster, whose
+    machines must all see --out; the result is the same.
     """
     import dragoman.data.prepare.report  # noqa: F401  # fails before the work if a package is missing
 
@@ -50,6 +54,7 @@ def command(
         changes=changes,
         tokenizers=tokenizers,
         processes=processes,
+        ray=ray,
         overwrite=anew,
     )
     show(prepared, time.monotonic() - started)
