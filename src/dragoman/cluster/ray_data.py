@@ -76,21 +76,25 @@ def cluster(options: ClusterOptions) -> Iterator[RayCluster]:
 
 def connect(ray: Any, options: ClusterOptions) -> None:
     """Connect to the address of the options."""
+    cores = max(available_cores(), (options.workers or 1) * options.threads)
+    join_cluster(ray, options.address, cores, object_store_memory=LOCAL_STORE_BYTES + WORKER_STORE_BYTES * cores)
+
+
+def join_cluster(ray: Any, address: str, cores: int | None, **local: Any) -> None:
+    """Connect to an address (see `ClusterOptions`); `cores` and `local` are for a cluster on this machine."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     # Not Ray's own default, which joins any cluster of this machine, also one that another command started for itself.
-    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
-    if address != "local":
-        try:
-            ray.init(address=address, **quiet)
-        except ConnectionError as error:
-            raise DragomanError(
-                f"cannot connect to a Ray cluster at {address}: {error}; start one with `ray start --head`",
-                code="cluster_unreachable",
-            ) from None
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if address == "local":
+        ray.init(address="local", num_cpus=cores, include_dashboard=False, **local, **quiet)
         return
-    cores = max(available_cores(), (options.workers or 1) * options.threads)
-    store = LOCAL_STORE_BYTES + WORKER_STORE_BYTES * cores
-    ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=store, **quiet)
+    try:
+        ray.init(address=address, **quiet)
+    except ConnectionError as error:
+        raise DragomanError(
+            f"cannot connect to a Ray cluster at {address}: {error}; start one with `ray start --head`",
+            code="cluster_unreachable",
+        ) from None
 
 
 class RayCluster:

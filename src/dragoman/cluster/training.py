@@ -6,7 +6,6 @@ heartbeats, signals, exit codes. The worker of rank 0 holds the run's store.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -17,10 +16,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from dragoman.cluster.ray_data import import_ray, join_cluster
 from dragoman.errors import DragomanError, MissingExtraError
 from dragoman.parent_process import PARENT_VARIABLE
 from dragoman.training.distributed.heartbeat import EXIT_CODE
@@ -30,7 +31,6 @@ POLL_SECONDS: Final = 0.2
 STOP: Final = "stop"  # the signal to send to the ranks
 EXIT: Final = "exit_code"  # of rank 0
 OUTPUT: Final = "output-"  # what a rank prints
-QUIET: Final[dict[str, Any]] = {"log_to_driver": False, "logging_level": logging.ERROR}
 RESTARTS: Final = 3  # after a lost node
 
 
@@ -42,13 +42,13 @@ class RankLostError(RuntimeError):
 class RayTraining:
     """A `dragoman train` on a cluster: `processes` ranks (by default one for each GPU, or else for each node).
 
-    `address` is "auto" (a running cluster, or else this machine), "local" (this machine), or HOST:PORT. `out` must be
-    on a disk that all nodes share. After a node is lost, the run resumes on the others, up to `restarts` times.
+    `address` is as in `ClusterOptions`. `out` must be on a disk that all nodes share. After a node is lost, the run
+    resumes on the others, up to `restarts` times.
     """
 
     arguments: Sequence[str]  # of `dragoman train`
     out: Path
-    address: str = "auto"
+    address: str = ""
     processes: int | None = None
     device: str | None = None
     restarts: int = RESTARTS
@@ -100,24 +100,14 @@ class RayTraining:
 
 
 def connect(address: str, processes: int | None) -> Any:
-    """Ray, connected to a cluster; "auto" starts one on this machine if there is none."""
+    """Ray with Ray Train, connected to a cluster."""
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    ray = import_ray()
     try:
-        import ray
-        import ray.train
+        import_module("ray.train")
     except ImportError:
         raise MissingExtraError("ray", "ray", "training on a cluster") from None
-    if address != "local":
-        try:
-            ray.init(address=address, **QUIET)
-            return ray
-        except ConnectionError as error:
-            if address != "auto" or os.environ.get("RAY_ADDRESS"):
-                raise DragomanError(
-                    f"cannot connect to a Ray cluster at {address}: {error}; start one with `ray start --head`",
-                    code="cluster_unreachable",
-                ) from None
-    ray.init(address="local", num_cpus=processes, include_dashboard=False, **QUIET)
+    join_cluster(ray, address, processes)
     return ray
 
 

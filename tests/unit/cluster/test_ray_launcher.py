@@ -92,4 +92,4 @@ def test_the_scratch_directory_leaves_nothing(tmp_path: Path) -> None:
 def test_without_ray_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with raises(MissingExtraError, "missing_extra", "dragoman[ray]"):
-        connect("auto", 2)
+        connect("", 2)

@@ -12,6 +12,7 @@ import click
 from dragoman import api
 from dragoman.cli.options import FILE, complete_recipe, examples
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
+from dragoman.cli.options.ray_options import RAY_OPTION
 
 
 @click.command(
@@ -42,13 +43,7 @@ from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
     type=click.IntRange(1),
     help="Number of processes, each with a GPU or a share of the cores.  [default: 1; with --ray, one for each GPU]",
 )
-@click.option(
-    "--ray",
-    is_flag=False,
-    flag_value="auto",
-    metavar="[ADDRESS]",
-    help="Train on a Ray cluster: HOST:PORT, `local` for this machine, or a running one if there is one.",
-)
+@RAY_OPTION
 @click.option("--dry-run", is_flag=True, help="Prepare the data, print the plan with its time and memory, and stop.")
 @click.option("--finish-now", is_flag=True, help="Write a model from the checkpoints so far, like `dragoman finish`.")
 @click.pass_context
