@@ -199,6 +199,7 @@ class LibreTranslateError(BaseModel):
     error: str
 
 
+FILE: Final = {"type": "string", "format": "binary"}
 STATUSES: Final = {
     400: "The body is not valid JSON, or headers conflict.",
     401: "A valid API token is required.",
