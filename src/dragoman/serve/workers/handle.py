@@ -46,8 +46,8 @@ class WorkerError(DragomanError):
 class WorkerProcess:
     """A worker: starting, then ready, then dead."""
 
-    def __init__(self, number: int, files: FileStore, note: Callable[[str], None]) -> None:
-        self.number, self.files, self.note = number, files, note
+    def __init__(self, files: FileStore, note: Callable[[str], None]) -> None:
+        self.number, self.files, self.note = 0, files, note
         self.ready = False
         self.used = 0.0  # when it got its last request
         self.ready_time: float | None = None
@@ -59,8 +59,8 @@ class WorkerProcess:
         self.reload_on_ready = False
         self.ending = ""  # why it was killed
 
-    async def start(self, **start: Any) -> None:
-        """Start the process; `start` are the fields of its first frame."""
+    async def spawn(self) -> None:
+        """Start the process, which imports everything, then waits for `start`."""
         own, other = socket.socketpair()
         with other:
             descriptor = other.fileno()
@@ -72,7 +72,11 @@ class WorkerProcess:
                 start_new_session=True,  # Ctrl-C is for the main process
             )
         self.channel = await Channel.open(own)
-        self.channel.send("start", **start)
+
+    def start(self, number: int, **options: Any) -> None:
+        """Have the process load its models; it is worker `number` from now on."""
+        self.number = number
+        self.channel.send("start", **options)
 
     async def run(self, on_ready: Callable[[], None]) -> str:
         """Handle the frames of the worker until it ends; return how it ended."""

@@ -30,6 +30,8 @@ class WorkerPool:
         self.first_frame: dict[str, Any] = {"options": options.to_json(), "workers": count, "tokens": tokens}
         self.files = FileStore(MAX_LARGE_BODIES * options.limits.max_bytes)
         self.workers: dict[int, WorkerProcess] = {}  # by number, from 1; the running ones
+        self.spare: WorkerProcess | None = None  # has imported everything, so that a dead worker is replaced sooner
+        self.spare_task: asyncio.Task[None] | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.changed = asyncio.Event()  # a worker became ready
         self.shutting_down = self.closing = False
@@ -61,8 +63,8 @@ class WorkerPool:
         """Run a worker, and replace it when it dies; raise if it cannot be started in the first place."""
         delay = 0.0
         while not self.closing:
-            worker = self.workers[number] = WorkerProcess(number, self.files, self.note)
-            await worker.start(**self.first_frame)
+            worker = self.workers[number] = await self.take_spare()
+            worker.start(number, **self.first_frame)
             ending = await self.run(worker)
             del self.workers[number]
             if self.closing:
@@ -79,6 +81,22 @@ class WorkerPool:
             self.restarts.labels(number).inc()
             await asyncio.sleep(delay)
 
+    async def take_spare(self) -> WorkerProcess:
+        """A process for a new worker: the spare one if it is alive."""
+        worker, self.spare = self.spare, None
+        return worker if worker is not None and worker.process.returncode is None else await self.spawn()
+
+    async def spawn(self) -> WorkerProcess:
+        """Start a process that waits to become a worker."""
+        worker = WorkerProcess(self.files, self.note)
+        await worker.spawn()
+        return worker
+
+    async def prepare_spare(self) -> None:
+        """Start a spare process if there is none: not before all workers run, so that it does not slow them down."""
+        if self.spare is None and not self.closing:
+            self.spare = await self.spawn()
+
     async def run(self, worker: WorkerProcess) -> str:
         """Run one worker until it ends; return how it ended."""
         heartbeat: list[asyncio.Task[None]] = []
@@ -88,6 +106,8 @@ class WorkerPool:
             self.changed.set()
             if self.started:
                 self.note(f"worker {worker.number} (process {worker.process.pid}) is ready")
+            if len(self.ready_workers) == self.count:
+                self.spare_task = asyncio.create_task(self.prepare_spare())
 
         try:
             return await worker.run(on_ready)
@@ -119,7 +139,9 @@ class WorkerPool:
     async def close(self) -> None:
         """End all workers."""
         self.closing = True
-        workers = list(self.workers.values())
+        if self.spare_task is not None:
+            await asyncio.wait({self.spare_task})
+        workers = [*self.workers.values(), *([] if self.spare is None else [self.spare])]
         for worker in workers:
             worker.end()
         if self.tasks:

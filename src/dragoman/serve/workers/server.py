@@ -22,15 +22,18 @@ class PoolServer(Server):
         self.pool = pool
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the workers, serve, and end them."""
-        with self.capture_signals():
-            try:
-                await self.pool.start(lambda: self.should_exit)
-                if not self.should_exit:
-                    tune_interpreter()
-                    await self._serve(sockets)
-            finally:
-                await self.pool.close()
+        """Serve until a signal arrives, then end the workers."""
+        try:
+            await super().serve(sockets)
+        finally:
+            await self.pool.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the workers; then listen, unless a signal has arrived."""
+        await self.pool.start(lambda: self.should_exit)
+        if not self.should_exit:
+            tune_interpreter()
+            await super().startup(sockets)
 
 
 def check_platform() -> None:
