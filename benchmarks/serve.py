@@ -5,7 +5,8 @@
 
 Clients are closed loops: each sends a request of one line over a connection it keeps, waits for the answer, and sends
 the next. They share the machine with the server, so that what they cost is part of what is measured. "Without" is the
-same server with --max-batch 1. At the end, one client's latency is measured while another translates --lines lines.
+same server with --max-batch 1. With --workers N, the server is compared with itself with one and with N worker
+processes instead. At the end, one client's latency is measured while another translates --lines lines.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -146,6 +147,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=6, help="For each cell.")
     parser.add_argument("--lines", type=int, default=10_000, help="Of the request that must not make others wait.")
+    parser.add_argument("--workers", type=int, help="Compare one process with this many workers behind the same port.")
     options = parser.parse_args()
     forced = {} if options.model else {"min_length": LENGTH, "max_length": LENGTH}
     texts = lines("test", 2000)
@@ -163,17 +165,21 @@ def main() -> None:
             f"uvicorn {version('uvicorn')}, fastapi {version('fastapi')}, Python {platform.python_version()}\n",
             flush=True,
         )
-        print("| clients | batching: requests/s | p50 / p99 ms | without: requests/s | p50 / p99 ms |")
-        print("|---:|---:|---:|---:|---:|", flush=True)
+        kinds: dict[str, tuple[str, ...]] = {"batching": (), "without": ("--max-batch", "1")}
+        if options.workers:
+            kinds = {"one process": ()} | {f"{n} workers": ("--workers", str(n)) for n in {1, options.workers}}
+        print(f"| clients |{''.join(f' {kind}: requests/s | p50 / p99 ms |' for kind in kinds)}")
+        print(f"|---:|{'---:|---:|' * len(kinds)}", flush=True)
         limits = ("--timeout", "600", "--beam", str(options.beam))
-        with server(model, *limits) as batching, server(model, *limits, "--max-batch", "1") as without:
+        with ExitStack() as stack:
+            places = [stack.enter_context(server(model, *limits, *kind)) for kind in kinds.values()]
             for clients in CLIENTS:
                 cells = []
-                for place in (batching, without):
+                for place in places:
                     rate, times = asyncio.run(load(place, bodies, clients, options.seconds))
                     cells += [f"{rate:,.0f}", shown(times)]
                 print(f"| {clients} | {' | '.join(cells)} |", flush=True)
-            took, times = asyncio.run(beside(batching, bodies, long))
+            took, times = asyncio.run(beside(places[-1] if options.workers else places[0], bodies, long))
         pace = f"{took:.1f} s, {options.lines / took:,.0f} lines/s"
         print(f"\nWhile a request of {options.lines:,} lines was translated ({pace}), ", end="")
         print(f"one line took {shown(times)} ms (p50 / p99 of {len(times)}), {1000 * max(times):,.1f} at most.")

@@ -104,8 +104,7 @@ class WorkerPool:
         def on_ready() -> None:
             heartbeat.append(asyncio.create_task(worker.check_heartbeat()))
             self.changed.set()
-            if self.started:
-                self.note(f"worker {worker.number} (process {worker.process.pid}) is ready")
+            self.note(f"worker {worker.number} (process {worker.process.pid}) is ready")
             if len(self.ready_workers) == self.count:
                 self.spare_task = asyncio.create_task(self.prepare_spare())
 
