@@ -123,7 +123,7 @@ def command(
 
         pool = WorkerPool(workers, options, api_token, note)
         front = create_front(pool, root_path, log, access)
-        run_workers(front, pool, bound, lambda: announce(pool.models, f", in each of {plural(workers, 'worker')}"))
+        run_workers(front, pool, bound, lambda: announce(pool.models, f", in {plural(workers, 'worker')}"))
         return
     service = options.create_service()
     reloader = options.create_reloader(service, note)
