@@ -23,7 +23,7 @@ from dragoman.serve.workers.exchange import Exchange, request_fields
 EXIT_SECONDS: Final = 2.0  # for a process to end after its channel
 MODULE: Final = "dragoman.serve.workers.process"
 PING_SECONDS: Final = 1.0
-MAX_MISSED_PINGS: Final = 10  # a worker that has not answered so many is killed
+MAX_MISSED_PINGS: Final = 20  # a worker that has not answered so many is killed
 REQUEST_WEIGHT: Final = 1_000  # bytes: the cost of a request besides its body, for the choice of a worker
 METRICS_SCOPE: Final[dict[str, Any]] = {
     "method": "GET",

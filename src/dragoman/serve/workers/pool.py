@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from dragoman.serve.errors import RequestError
@@ -34,7 +35,8 @@ class WorkerPool:
         self.spare_task: asyncio.Task[None] | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.changed = asyncio.Event()  # a worker became ready
-        self.shutting_down = self.closing = False
+        self.closing = asyncio.Event()
+        self.shutting_down = False
         self.paths: set[str] = set()  # of the workers' application
         self.models: list[ModelSummary] = []
         self.started = False  # all workers have been ready once
@@ -62,12 +64,14 @@ class WorkerPool:
     async def keep(self, number: int) -> None:
         """Run a worker, and replace it when it dies; raise if it cannot be started in the first place."""
         delay = 0.0
-        while not self.closing:
+        while not self.closing.is_set():
             worker = self.workers[number] = await self.take_spare()
+            if self.closing.is_set():
+                worker.end()
             worker.start(number, **self.first_frame)
             ending = await self.run(worker)
             del self.workers[number]
-            if self.closing:
+            if self.closing.is_set():
                 return
             if not self.started and worker.ready_time is None:
                 raise worker.error or WorkerError(f"worker {number} ended while it loaded the models: {ending}")
@@ -79,7 +83,8 @@ class WorkerPool:
                 f"worker {number} (process {worker.process.pid}) {what}: {worker.error or ending}; restarting it {when}"
             )
             self.restarts.labels(number).inc()
-            await asyncio.sleep(delay)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.closing.wait(), delay)
 
     async def take_spare(self) -> WorkerProcess:
         """A process for a new worker: the spare one if it is alive."""
@@ -94,7 +99,7 @@ class WorkerPool:
 
     async def prepare_spare(self) -> None:
         """Start a spare process if there is none: not before all workers run, so that it does not slow them down."""
-        if self.spare is None and not self.closing:
+        if self.spare is None and not self.closing.is_set():
             self.spare = await self.spawn()
 
     async def run(self, worker: WorkerProcess) -> str:
@@ -137,16 +142,17 @@ class WorkerPool:
 
     async def close(self) -> None:
         """End all workers."""
-        self.closing = True
+        self.closing.set()
         if self.spare_task is not None:
             await asyncio.wait({self.spare_task})
-        workers = [*self.workers.values(), *([] if self.spare is None else [self.spare])]
-        for worker in workers:
+        if self.spare is not None:
+            self.spare.end()
+        for worker in self.workers.values():
             worker.end()
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=2 * EXIT_SECONDS)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        for worker in workers:
+        for worker in self.workers.values():
             worker.kill()
