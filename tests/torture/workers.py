@@ -154,7 +154,10 @@ def main() -> None:
     assert place is not None, log.lines
     clients, start = Clients((place[1], int(place[2])), texts, right), time.perf_counter()
     try:
-        asyncio.run(attack(clients, log, options, replaced))
+        try:
+            asyncio.run(attack(clients, log, options, replaced))
+        except OSError:
+            raise SystemExit(f"the server is gone: exit code {process.poll()}; {''.join(log.lines[-20:])}") from None
         took = time.perf_counter() - start
         process.terminate()
         assert process.wait(60) == 0
