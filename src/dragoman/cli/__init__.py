@@ -29,7 +29,7 @@ COMMAND_GROUPS = {
         "finish": "Make a model of a training run that was stopped.",
     },
     "Translate": {
-        "translate": "Translate lines of text.",
+        "translate": "Translate text and documents.",
         "serve": "Serve models over HTTP, with a web page.",
         "engines": "Show what each engine supports, and which run here.",
     },
@@ -61,7 +61,12 @@ COMMAND_GROUPS = {
 }
 COMMANDS = {name: line for commands in COMMAND_GROUPS.values() for name, line in commands.items()}
 CONTROLS = {number: f"\\x{number:02x}" for number in (*range(9), *range(11, 32), *range(127, 160))}
-MODULES = {"import": "import_model"}  # a keyword cannot be the name of a module
+MODULES = {  # of the commands that are in a folder
+    **{name: f"models.{name}" for name in ("average", "export", "merge", "models", "quantize", "verify")},
+    **{name: f"data.{name}" for name in ("prepare", "tokenize", "detokenize", "remember", "trees")},
+    "import": "models.import_model",  # a keyword cannot be the name of a module
+    "inspect": "inspect.group",
+}
 
 
 class CommandGroup(click.Group):

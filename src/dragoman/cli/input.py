@@ -7,13 +7,16 @@ import select
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from dragoman.cli import note
 from dragoman.data.corpora.compression import COMPRESSIONS, check_file, check_text_format, read_blocks
 from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError
 from dragoman.values import plural
+
+if TYPE_CHECKING:
+    from dragoman.text.trees.dependency import TreeAligner
 
 MAX_BATCH_BYTES = 1 << 20  # read from a pipe before its lines are processed, if available
 STDIN = Path("standard input")
@@ -41,6 +44,24 @@ def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> N
             if error.code == "file_missing" and sentence_advice and looks_like_sentence(path):
                 raise DataError(f"{error}; {sentence_advice}", code=error.code) from None
             raise
+
+
+def existing_files(names: Sequence[str]) -> list[Path]:
+    """The paths of files; raise if one cannot be read."""
+    paths = [Path(name) for name in names]
+    for path in paths:
+        check_file(path)
+    return paths
+
+
+def read_trees(files: Sequence[Path]) -> TreeAligner | None:
+    """The dependency trees of files, to take in the order of the lines; None without files."""
+    if not files:
+        return None
+    from dragoman.data.corpora.reader import read_trees_file
+    from dragoman.text.trees.dependency import TreeAligner
+
+    return TreeAligner(tree for path in files for tree in read_trees_file(path))
 
 
 def prompt_terminal(files: Sequence[Path | None], text: str) -> None:

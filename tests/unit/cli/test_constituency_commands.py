@@ -14,7 +14,7 @@ import pytest
 from command_line import leave
 from dragoman import Translator
 from dragoman.cli import main
-from dragoman.cli.commands.trees import command
+from dragoman.cli.commands.data.trees import command
 from dragoman.config import Recipe
 from dragoman.search.types import Search
 from dragoman.text.trees.constituency import read_brackets

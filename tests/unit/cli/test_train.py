@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import dragoman.api.training
 import dragoman.training.session
 from command_line import leave
 from dragoman.config import Recipe
@@ -60,7 +61,7 @@ def test_steps_alone_are_enough_and_only_what_is_chosen_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dragoman.training.session, "run_training", lambda *_, **__: None)
-    monkeypatch.setattr(dragoman.api, "_store_probes", lambda *_: None)
+    monkeypatch.setattr(dragoman.api.training, "add_probes", lambda *_: None)
     asked = ["--set", "train.steps=10", "--set", "train.schedule=linear", "--set", "train.clip=0.5"]
     code, _, err = leave(capsys, *words(tmp_path, asked), "--out", str(tmp_path / "out"))
     assert (code, "train.warmup_steps=5: for this few steps" in err) == (0, True), err
@@ -71,7 +72,7 @@ def test_what_was_dropped_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dragoman.training.session, "run_training", lambda *_, **__: None)
-    monkeypatch.setattr(dragoman.api, "_store_probes", lambda *_: None)
+    monkeypatch.setattr(dragoman.api.training, "add_probes", lambda *_: None)
     for side, text in (("en", "one\ntwo\n"), ("de", "eins\n\n")):
         (tmp_path / f"v.{side}").write_text(text)
     valid = ["--valid-source", str(tmp_path / "v.en"), "--valid-target", str(tmp_path / "v.de")]

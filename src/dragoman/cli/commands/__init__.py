@@ -1,1 +1,1 @@
-"""One thin file per command; each has a click command called `command`."""
+"""One thin file per command; each has a click command called `command`. `MODULES` in dragoman.cli has their places."""

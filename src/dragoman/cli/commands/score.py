@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from dragoman.cli import decode_argument, note
-from dragoman.cli.input import STDIN, check_readable, parse_path, prompt_terminal, stream_lines, stream_pairs
+from dragoman.cli.input import (
+    STDIN,
+    check_readable,
+    existing_files,
+    parse_path,
+    prompt_terminal,
+    read_trees,
+    stream_lines,
+    stream_pairs,
+)
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.sentence_options import check_pair_options
@@ -22,7 +31,6 @@ from dragoman.cli.output import (
     resolve_output,
     should_report,
 )
-from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import parse_tsv_line
 from dragoman.errors import DataError
@@ -97,9 +105,7 @@ def command(
     if text is not None and files:
         raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
     check_readable(sides, "for a pair of sentences, use --text and --translation")
-    tree_files = [Path(file) for file in trees]
-    for tree_file in tree_files:
-        check_file(tree_file)
+    tree_files = existing_files(trees)
     place = resolve_output(parse_output(output), [*sides, *tree_files])
     if plain:
         reject_unused(("source_key", "target_key"), "they are columns of TSV; other input has none")
@@ -115,13 +121,11 @@ def command(
         blocks = iter([[(decode_argument("--text", text), decode_argument("--translation", translation))]])
     else:
         blocks = stream_pairs(*sides) if plain else read_pair_files(sides, corpora)
-    from dragoman.data.corpora.reader import read_trees_file
-    from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.overlap import Blocks
     from dragoman.translation.translator import Translator
 
     translator = Translator.load(directory, **engine, **models)
-    aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
+    aligner = read_trees(tree_files)
     translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
     running = translator.engines.scoring_info

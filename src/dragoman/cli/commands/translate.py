@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dragoman.cli import decode_argument, note
 from dragoman.cli.document_files import are_documents, check_document_options, is_folder, translate_files
-from dragoman.cli.input import check_readable, parse_path, prompt_terminal, stream_lines
+from dragoman.cli.input import check_readable, existing_files, parse_path, prompt_terminal, read_trees, stream_lines
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
@@ -21,10 +22,12 @@ from dragoman.cli.output import (
     resolve_output,
     should_report,
 )
-from dragoman.data.corpora.compression import check_file
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import DataError
 from dragoman.search.types import MAX_BEAM, Sampling, Search
+
+if TYPE_CHECKING:
+    from dragoman.translation.translator import Translator
 
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
@@ -120,8 +123,8 @@ def command(
 ) -> None:
     """Translate FILES, --text, or standard input, with MODEL (a directory, or a model's name) to standard output.
 
-    Documents (HTML, ...) are recognized and written with their markup; several of them, or folders, need -o DIR, and
-    what is finished is not translated again.
+    Documents (.docx, .html, .po, .srt and others) are recognized and written with their markup; several of them, or
+    folders, need -o DIR, and what is finished is not translated again.
 
     Each line of input gives one line of output; empty lines stay empty. Only \\n ends a line. With --nbest each line
     gives several, with the line number as the first column. Columns are separated by tabs.
@@ -129,20 +132,11 @@ def command(
     from dragoman.modeldir.locate import find_model
 
     directory = find_model(model)  # before the files: if model and file are swapped, the error names the model
-    if texts and files:
-        raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
+    sources = input_files(model, files, texts)
     sentences = [line for text in texts for line in decode_argument("--text", text).split("\n")]
-    sources = [] if texts else [parse_path(file) for file in files or ("-",)]
-    if texts:
-        reject_unused(("format_name",), "sentences have no format")
-    advice = f"to translate a sentence, use --text, or: echo SENTENCE | dragoman translate {model}"
-    check_readable([path for path in sources if not is_folder(path)], advice)
     documents = format_name != "text" and are_documents(sources, format_name)
-    tree_files = [Path(file) for file in trees]
-    for tree_file in tree_files:
-        check_file(tree_file)
-    for memory_file in map(Path, memory):
-        check_file(memory_file)
+    tree_files = existing_files(trees)
+    existing_files(memory)
     given = [*sources, *tree_files, *constraint_files(settings)]
     if documents:
         check_document_options()
@@ -150,55 +144,51 @@ def command(
         reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
     place = None if documents else resolve_output(parse_output(output), given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
-    sampling_values: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    sampling_options = {name: value for name, value in sampling_values.items() if value is not None}
     if settings["split"] == "never":
         reject_unused(("language",), "--split never does not split lines into sentences")
-    models, line_constraints = ensemble_arguments(ensemble, mean, adapter), LineConstraints(settings)
-    search = make_search(
-        nbest, beam, Sampling(seed=seed, **sampling_options) if sample or sampling_options else None, settings
-    )
-    from dragoman.data.corpora.reader import read_trees_file
-    from dragoman.text.trees.dependency import TreeAligner
+    models, constraints = ensemble_arguments(ensemble, mean, adapter), LineConstraints(settings)
+    sampling = make_sampling(sample, seed, temperature=temperature, top_k=top_k, top_p=top_p)
+    search = make_search(nbest, beam, sampling, settings)
     from dragoman.translation.translator import Translator
 
     engine = {name: settings.pop(name) for name in ("engine", "device", "precision", "threads")}
     translator = Translator.load(directory, language=language, **engine, **models)
+    options = {"search": search, "to": to, **settings}
     if documents:
-        options = {"search": search, "to": to, **settings, **line_constraints.take([])[1]}
+        options |= constraints.take([])[1]
         translate_files(
             translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate
         )
         return
-    aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
-    translator.parse_trees(aligner)
-    translator.resolve_target(to)  # checked before a line is read
-    # loaded now, so that the first line is fast
-    running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
-    if line_constraints:
-        constraints = line_constraints.take([])[1]  # checked before a line is read
-        list(translator.stream([], search=search, prefix=prefix, trees=aligner, to=to, **constraints))
-    show = Columns(scores, alignments, nbest > 1, as_json)
+    aligner = read_trees(tree_files)
+    options |= {"prefix": prefix, "alignment": alignments, "trees": aligner}
+    engine_note = load_engine(translator, constraints, options)
     report = LineReporter(should_report(progress, place), place)
     if report.live:
-        request = EngineRequest(search, prefix is not None, constraints=bool(line_constraints))
-        other = translator.engines.spec_for(request).name if line_constraints else running.engine
-        note(f"{running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}")
-    options = {"search": search, "prefix": prefix, "alignment": alignments, "trees": aligner, "to": to, **settings}
+        note(engine_note)
     prompt_terminal(sources, "Type a sentence and press Enter; Ctrl-D ends.")
-    with open_output(place) as (target, done), report:
-        blocks = flush_before_waiting(target, [sentences] if texts else stream_lines(sources))
-        for translation in line_constraints.stream(translator, blocks, options):
-            report.count(translation)
-            line_constraints.warn(translation, report.done)
-            target.write(show.lines(translation, report.done))
-            if report.done % 64 == 0:
-                target.flush()
-        target.flush()
-        if aligner is not None:
-            aligner.check_finished()
-        line_constraints.check_all_used()
-        done()
+    show = Columns(scores, alignments, nbest > 1, as_json)
+    blocks = [sentences] if texts else stream_lines(sources)
+    translate_lines(translator, blocks, place, constraints, options, show, report)
+
+
+def input_files(model: str, files: tuple[str, ...], texts: tuple[str, ...]) -> list[Path | None]:
+    """The files to read, None for standard input; empty if --text is given instead."""
+    if texts:
+        if files:
+            raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
+        reject_unused(("format_name",), "sentences have no format")
+        return []
+    sources = [parse_path(file) for file in files or ("-",)]
+    advice = f"to translate a sentence, use --text, or: echo SENTENCE | dragoman translate {model}"
+    check_readable([path for path in sources if not is_folder(path)], advice)
+    return sources
+
+
+def make_sampling(sample: bool, seed: int, **values: Any) -> Sampling | None:
+    """How to sample, or None; each of the options implies --sample."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return Sampling(seed=seed, **given) if sample or given else None
 
 
 def make_search(nbest: int, beam: int | None, sampling: Sampling | None, settings: dict[str, Any]) -> Search:
@@ -219,6 +209,43 @@ def make_search(nbest: int, beam: int | None, sampling: Sampling | None, setting
         no_repeat=settings.pop("no_repeat"),
         sampling=sampling,
     )
+
+
+def load_engine(translator: Translator, constraints: LineConstraints, options: dict[str, Any]) -> str:
+    """Check the options and load the engine before a line is read; a description of the engine."""
+    search, prefix, aligner, to = (options[name] for name in ("search", "prefix", "trees", "to"))
+    translator.parse_trees(aligner)
+    translator.resolve_target(to)
+    running = translator.running_for(search=search, prefix=prefix, alignment=options["alignment"])
+    if not constraints:
+        return str(running)
+    list(translator.stream([], search=search, prefix=prefix, trees=aligner, to=to, **constraints.take([])[1]))
+    other = translator.engines.spec_for(EngineRequest(search, prefix is not None, constraints=True)).name
+    return f"{running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}"
+
+
+def translate_lines(
+    translator: Translator,
+    blocks: Iterable[list[str]],
+    place: Path | None,
+    constraints: LineConstraints,
+    options: dict[str, Any],
+    show: Columns,
+    report: LineReporter,
+) -> None:
+    """Write the translation of each line to `place`, or to standard output, as soon as it is there."""
+    with open_output(place) as (target, done), report:
+        for translation in constraints.stream(translator, flush_before_waiting(target, blocks), options):
+            report.count(translation)
+            constraints.warn(translation, report.done)
+            target.write(show.lines(translation, report.done))
+            if report.done % 64 == 0:
+                target.flush()
+        target.flush()
+        if options["trees"] is not None:
+            options["trees"].check_finished()
+        constraints.check_all_used()
+        done()
 
 
 def one_line(text: str) -> str:

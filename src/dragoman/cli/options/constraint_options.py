@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import decode_argument, note
+from dragoman.cli.input import existing_files
 from dragoman.cli.options import NAME, reject_unused
-from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
 from dragoman.values import plural, render_value
@@ -50,10 +50,7 @@ def constraint_files(settings: dict[str, Any]) -> list[Path]:
         *settings["avoid_file"],
         *([settings["constraints"]] if settings["constraints"] else []),
     ]
-    paths = [Path(name) for name in names]
-    for path in paths:
-        check_file(path)
-    return paths
+    return existing_files(names)
 
 
 class LineConstraints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -133,68 +133,71 @@ def parse_corpora(
 ) -> CorpusArguments:
     """The corpora in order, with their weights, trees and languages."""
 
-    def both_sides(path: Path, form: Literal["tsv", "jsonl", "tmx"]) -> Corpus:
-        return Corpus(path, form=form, source_key=source_key, target_key=target_key, to_key=to_key)
+    def single_files(tsvs: Sequence[Path], jsonls: Sequence[Path], tmxs: Sequence[Path]) -> list[Corpus]:
+        """The corpora that have both sides in one file."""
+        forms: dict[Literal["tsv", "jsonl", "tmx"], Sequence[Path]] = {"tsv": tsvs, "jsonl": jsonls, "tmx": tmxs}
+        return [
+            Corpus(path, form=form, source_key=source_key, target_key=target_key, to_key=to_key)
+            for form, paths in forms.items()
+            for path in paths
+        ]
 
-    single_files = [both_sides(path, "tsv") for path in tsvs] + [both_sides(path, "jsonl") for path in jsonls]
-    single_files += [both_sides(path, "tmx") for path in tmxs]
-    corpora = all_corpora(sources, targets, single_files)
+    corpora = all_corpora(sources, targets, single_files(tsvs, jsonls, tmxs))
     corpora = assign_languages(corpora, languages, "--to")
-    if weights and len(weights) != len(corpora):
-        raise DataError(
-            f"got {plural(len(weights), 'weight')} for {plural(len(corpora), 'corpus', 'corpora')}; give one for each, "
-            "or none",
-            code="count_mismatch",
-        )
-    if trees and len(trees) != len(corpora):
-        raise DataError(
-            f"got {plural(len(trees), 'file')} of trees for {plural(len(corpora), 'corpus', 'corpora')}; give one "
-            "--source-trees for each corpus, or none",
-            code="count_mismatch",
-        )
-    if alignments and len(alignments) != len(corpora):
-        raise DataError(
-            f"got {plural(len(alignments), 'file')} of alignments for {plural(len(corpora), 'corpus', 'corpora')}; "
-            "give one --alignment for each corpus, or none",
-            code="count_mismatch",
-        )
-    weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
-    corpora = [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted]
-    corpora = [
-        replace(one, alignment=path) for one, path in zip(corpora, alignments or [None] * len(corpora), strict=True)
-    ]
+    check_count(corpora, plural(len(weights), "weight"), weights, "--weight")
+    check_count(corpora, f"{plural(len(trees), 'file')} of trees", trees, "--source-trees")
+    check_count(corpora, f"{plural(len(alignments), 'file')} of alignments", alignments, "--alignment")
+    n = len(corpora)
+    extras = zip(corpora, weights or [1.0] * n, trees or [None] * n, alignments or [None] * n, strict=True)
+    corpora = [replace(one, weight=weight, source_trees=tree, alignment=links) for one, weight, tree, links in extras]
     valid = plain_corpora(valid_sources, valid_targets, "validation ")
-    valid += [both_sides(path, "tsv") for path in valid_tsvs]
-    valid += [both_sides(path, "jsonl") for path in valid_jsonls]
-    valid += [both_sides(path, "tmx") for path in valid_tmxs]
+    valid += single_files(valid_tsvs, valid_jsonls, valid_tmxs)
     valid = assign_languages(valid, valid_languages, "--valid-to")
+    check_valid(valid, valid_trees)
+    if all(corpus.target is not None for corpus in (*corpora, *valid)):
+        check_keys(source_key, target_key, to_key)
+    return CorpusArguments(corpora, [replace(corpus, source_trees=valid_trees) for corpus in valid])
+
+
+def check_count(corpora: Sequence[Corpus], counted: str, values: Sequence[object], option: str) -> None:
+    """Reject an option that is given, but not once for each corpus."""
+    if values and len(values) != len(corpora):
+        raise DataError(
+            f"got {counted} for {plural(len(corpora), 'corpus', 'corpora')}; give one {option} for each corpus, or "
+            "none",
+            code="count_mismatch",
+        )
+
+
+def check_valid(valid: Sequence[Corpus], trees: Path | None) -> None:
+    """Reject several validation sets without languages, and trees for any number of sets but one."""
     if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
         raise DataError(
             f"got several validation sets, {' and '.join(v.name for v in valid)}; join them, or give --valid-to "
             "for each if the model has several target languages",
             code="several_validation_sets",
         )
-    if valid_trees is not None and len(valid) != 1:
+    if trees is not None and len(valid) != 1:
         raise DataError(
-            f"--valid-source-trees {valid_trees} needs one validation set, but there are {len(valid)}; give one "
+            f"--valid-source-trees {trees} needs one validation set, but there are {len(valid)}; give one "
             "--valid-source, --valid-tsv, --valid-jsonl or --valid-tmx",
             code="count_mismatch",
         )
-    if to_key and all(corpus.target is not None for corpus in (*corpora, *valid)):
+
+
+def check_keys(source_key: str, target_key: str, to_key: str) -> None:
+    """Reject the names of columns, because all corpora are plain files."""
+    if to_key:
         raise DataError(
             "--to-key has no effect: it is for TSV and JSON lines, but there are only plain files; give --to for each",
             code="unused_option",
         )
-    if (source_key or target_key) and all(corpus.target is not None for corpus in (*corpora, *valid)):
+    if source_key or target_key:
         raise DataError(
             "--source-key and --target-key have no effect: they are for TSV, JSON lines and TMX, but there are only "
             "plain files",
             code="unused_option",
         )
-    return CorpusArguments(
-        corpora,
-        [replace(corpus, source_trees=valid_trees) for corpus in valid],
-    )
 
 
 def assign_languages(corpora: list[Corpus], languages: tuple[str, ...], option: str) -> list[Corpus]:

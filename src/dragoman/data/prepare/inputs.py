@@ -160,6 +160,15 @@ def file_states(corpora: Sequence[Corpus]) -> list[tuple[Path, int, int]]:
     return [(path, path.stat().st_size, path.stat().st_mtime_ns) for corpus in corpora for path in corpus.files]
 
 
+def check_unchanged(corpora: Sequence[Corpus], before: Sequence[tuple[Path, int, int]]) -> None:
+    """Raise if a file has changed since `before`, its state when reading began."""
+    for now, then in zip(file_states(corpora), before, strict=True):
+        if now != then:
+            raise DataError(
+                f"{now[0]} changed while it was being read; prepare again when it is complete", code="file_changed"
+            )
+
+
 def find_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """The differences between two sets of inputs, with both values."""
     found = []

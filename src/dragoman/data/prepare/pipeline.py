@@ -80,18 +80,10 @@ def prepare_corpora(
     tokenizers are learned. It is also called with 0, for the settings of cleaning; [data] must not depend on the
     number.
     """
-    if not isinstance(out, str | Path) or not isinstance(tokenizers, str | Path | None):
-        raise DataError(f"out and tokenizers must be directories; got {out!r} and {tokenizers!r}", code="wrong_type")
+    check_arguments(out, tokenizers, processes)
     out, tokenizers = Path(out), None if tokenizers is None else Path(tokenizers)
     validation = [] if valid is None else [valid] if isinstance(valid, Corpus) else [*valid]
-    if processes is not None and (type(processes) is not int or processes < 1):
-        raise DataError(f"processes must be a whole number, 1 or more; got {processes!r}", code="out_of_range")
     check_corpora(corpora, validation)
-    if tokenizers is not None and not tokenizers.is_dir():
-        raise DataError(
-            f"{tokenizers} is not a directory of tokenizers; give `{TOKENIZERS}` inside prepared data, or a model",
-            code="tokenizer_not_found",
-        )
 
     def recipe_for(pairs: int) -> Recipe:
         return recipe if isinstance(recipe, Recipe) else recipe(pairs)
@@ -142,14 +134,23 @@ def prepare_corpora(
         cached_tokenizer.cache_clear()  # tokenizers of an earlier preparation had the same path
         reporter.start_stage("encode", len(train_text) + len(valid_text or ()), "pairs")
         splits = encode_splits(context, train_text, held_out, valid_text, entries)
-        for now, then in zip(sources.file_states(everything), before, strict=True):
-            if now != then:
-                raise DataError(
-                    f"{now[0]} changed while it was being read; prepare again when it is complete", code="file_changed"
-                )
+        sources.check_unchanged(everything, before)
         write_data_manifest(context, inputs, entries, splits, make_report(train_text, valid_text, splits))
     cached_tokenizer.cache_clear()
     return Prepared.open(out)
+
+
+def check_arguments(out: str | Path, tokenizers: str | Path | None, processes: int | None) -> None:
+    """Reject values of the wrong type, and a directory of tokenizers that does not exist."""
+    if not isinstance(out, str | Path) or not isinstance(tokenizers, str | Path | None):
+        raise DataError(f"out and tokenizers must be directories; got {out!r} and {tokenizers!r}", code="wrong_type")
+    if processes is not None and (type(processes) is not int or processes < 1):
+        raise DataError(f"processes must be a whole number, 1 or more; got {processes!r}", code="out_of_range")
+    if tokenizers is not None and not Path(tokenizers).is_dir():
+        raise DataError(
+            f"{tokenizers} is not a directory of tokenizers; give `{TOKENIZERS}` inside prepared data, or a model",
+            code="tokenizer_not_found",
+        )
 
 
 def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:

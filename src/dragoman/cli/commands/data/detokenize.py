@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.commands.tokenize import convert_lines
+from dragoman.cli.commands.data.tokenize import convert_lines
 from dragoman.cli.options import FILE, examples
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer

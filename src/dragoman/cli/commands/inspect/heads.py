@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note
+from dragoman.cli.commands.inspect.arguments import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix, note_warning
 from dragoman.cli.input import check_readable
 from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples
 from dragoman.errors import DragomanError, OutputError
@@ -21,7 +22,7 @@ from dragoman.values import plural
 if TYPE_CHECKING:
     from dragoman.inspect.heads.survey import HeadSurvey
 
-SURVEY_SUFFIXES = (".png", ".svg", ".pdf", ".html", ".json")
+SURVEY_SUFFIXES = (*PAGE_SUFFIXES, ".json")
 DEFAULT_PAIRS = 300
 
 
@@ -57,13 +58,13 @@ def command(
     The importance is the increase in cross-entropy per target token when the head is removed (exact, one pass per
     head), or else the absolute gradient at the head's gate (one backward pass for all heads, for ranking only).
     """
-    if out is not None and out.suffix.lower() not in SURVEY_SUFFIXES:
-        raise DragomanError(f"{out} has an unknown format; use {', '.join(SURVEY_SUFFIXES)}", code="unsupported_format")
-    if out is not None and out.is_dir():  # checked before the work
-        raise OutputError(f"{out} is a directory; choose another --out", code="not_a_file")
+    if out is not None:
+        check_suffix(out, SURVEY_SUFFIXES)
+        if out.is_dir():  # checked before the work
+            raise OutputError(f"{out} is a directory; choose another --out", code="not_a_file")
     if bleu and not curve:
         raise DragomanError("--bleu needs --curve, whose points it scores", code="missing_option")
-    if out is not None and out.suffix.lower() in SURVEY_SUFFIXES[:3]:
+    if out is not None and out.suffix.lower() in PICTURE_SUFFIXES:
         from dragoman.inspect.pictures import load_pyplot
 
         load_pyplot()  # fail before the work if it is missing
@@ -101,8 +102,7 @@ def command(
         case _:
             from dragoman.inspect.heads.picture import draw_survey
 
-            if warning := draw_survey(survey, out, title):
-                note(warning)
+            note_warning(draw_survey(survey, out, title))
 
 
 def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list[str]]:

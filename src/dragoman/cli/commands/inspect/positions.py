@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from dragoman.cli import note
+from dragoman.cli.commands.inspect.arguments import PAGE_SUFFIXES, check_suffix, note_warning
 from dragoman.cli.options import NAME, OUTPUT_FILE, complete_model, examples, reject_unused
 from dragoman.config import ModelRecipe
 from dragoman.config.model import PositionCodeName
@@ -16,7 +16,6 @@ from dragoman.errors import DragomanError
 if TYPE_CHECKING:
     from dragoman.inspect.positions.codes import PositionView
 
-FORMATS = (".png", ".svg", ".pdf", ".html")
 DEFAULT_LENGTH, DEFAULT_D_MODEL = 100, 128
 
 
@@ -30,7 +29,9 @@ DEFAULT_LENGTH, DEFAULT_D_MODEL = 100, 128
 @click.option("--code", "codes", type=click.Choice(get_args(PositionCodeName)), multiple=True,
               help="A position code to show, or to compare with the model's; may be repeated (default without MODEL: "
               "all).")  # fmt: skip
-@click.option("--out", type=OUTPUT_FILE, required=True, help=f"Output file: {', '.join(FORMATS)} (a page to explore).")
+@click.option(
+    "--out", type=OUTPUT_FILE, required=True, help=f"Output file: {', '.join(PAGE_SUFFIXES)} (a page to explore)."
+)
 @click.option("--length", type=click.IntRange(2, 4000), help="Number of positions (default: 100, or all learned ones).")
 @click.option(
     "--d-model", type=click.IntRange(1), help=f"Width of the codes, without MODEL (default: {DEFAULT_D_MODEL})."
@@ -43,8 +44,7 @@ def command(
     MODEL shows the code of a model, with its weights; --code shows others, at the same sizes and with random weights.
     Without either, all codes are shown. A page (.html) compares any two of them, offline in a browser.
     """
-    if out.suffix.lower() not in FORMATS:
-        raise DragomanError(f"{out} has no known format; use {', '.join(FORMATS)}", code="unsupported_format")
+    check_suffix(out, PAGE_SUFFIXES)
     if model is not None:
         reject_unused(("d_model",), "a model has its own width")
     from dragoman.inspect.positions.codes import code_views
@@ -66,8 +66,7 @@ def command(
     else:
         from dragoman.inspect.positions.picture import draw_positions
 
-        if warning := draw_positions(views, out, title):
-            note(warning)
+        note_warning(draw_positions(views, out, title))
 
 
 def views_of(model: str, length: int | None) -> tuple[list[PositionView], ModelRecipe, int]:

@@ -1,0 +1,1 @@
+"""Commands for corpora, tokens and translation memories."""

@@ -1,0 +1,1 @@
+"""The subcommands of `dragoman inspect`, one file each."""

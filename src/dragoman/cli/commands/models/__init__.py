@@ -1,0 +1,1 @@
+"""Commands that convert, check and list models."""
