@@ -76,13 +76,7 @@ def command(
     DRAGOMAN_API_TOKEN: other users can see command lines. Read docs/howto/serving.md before you expose the server to
     others.
     """
-    if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
-        raise MissingExtraError(missing[0], "serve", "serving")
-    if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
-        raise click.UsageError(f"--root-path {root_path!r} must start with / and not end with /, as in /translate")
-    if languages is not None and len(models) > 1:
-        message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
-        raise click.UsageError(message)
+    check_usage(root_path, languages, models)
     from dragoman.serve.limits import Limits
     from dragoman.serve.models.loading import adapter_directories, model_directories, parse_languages
     from dragoman.serve.server import bind, run_server, server_url
@@ -104,16 +98,7 @@ def command(
         directories, adapted, server_limits, pair, engine, device, precision, threads, reproducible, bool(api_token)
     )
 
-    def announce(served: list[ModelSummary], many: str = "") -> None:
-        for model in served:
-            note(f"{model.name}: {model.engine}{many}")
-            if not model.has_languages:
-                advice = "give --languages, as in --languages en-es, or name the model en-es=DIRECTORY"
-                note(f"{model.name}: its languages are unknown, so requests that name languages are rejected; {advice}")
-        names = ", ".join(model.name for model in served)
-        click.echo(f"dragoman: serving {names} on {server_url(bound)}{root_path}")
-        sys.stdout.flush()
-
+    url = server_url(bound) + root_path
     access = Access([host, bound.getsockname()[0], *allowed_host], api_token)
     log = log_request if access_log else lambda *_: None
     if workers is not None:
@@ -123,14 +108,35 @@ def command(
 
         pool = WorkerPool(workers, options, api_token, note)
         front = create_front(pool, root_path, log, access)
-        run_workers(front, pool, bound, lambda: announce(pool.models, f", in {plural(workers, 'worker')}"))
+        run_workers(front, pool, bound, lambda: announce(pool.models, url, f", in {plural(workers, 'worker')}"))
         return
     service = options.create_service()
     reloader = options.create_reloader(service, note)
     app = create_app(service, root_path, log, access)
-    run_server(
-        app, service, bound, lambda: announce([model.summary for model in service.models.values()]), reloader.start
-    )
+    summaries = [model.summary for model in service.models.values()]
+    run_server(app, service, bound, lambda: announce(summaries, url), reloader.start)
+
+
+def check_usage(root_path: str, languages: str | None, models: tuple[str, ...]) -> None:
+    """Raise if the extra is missing, or if options contradict each other."""
+    if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
+        raise MissingExtraError(missing[0], "serve", "serving")
+    if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
+        raise click.UsageError(f"--root-path {root_path!r} must start with / and not end with /, as in /translate")
+    if languages is not None and len(models) > 1:
+        message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
+        raise click.UsageError(message)
+
+
+def announce(served: list[ModelSummary], url: str, where: str = "") -> None:
+    """Say what is served, with which engine, and at which address."""
+    for model in served:
+        note(f"{model.name}: {model.engine}{where}")
+        if not model.has_languages:
+            advice = "give --languages, as in --languages en-es, or name the model en-es=DIRECTORY"
+            note(f"{model.name}: its languages are unknown, so requests that name languages are rejected; {advice}")
+    click.echo(f"dragoman: serving {', '.join(model.name for model in served)} on {url}")
+    sys.stdout.flush()
 
 
 def log_request(method: str, path: str, status: int, seconds: float) -> None:

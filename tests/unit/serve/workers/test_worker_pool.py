@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.errors import SearchError
 from dragoman.serve.options import ServerOptions
 from dragoman.serve.workers import handle, pool
 from dragoman.serve.workers.handle import WorkerError, describe_exit
 from dragoman.serve.workers.pool import WorkerPool
+from dragoman.serve.workers.server import check_platform
 from raising import raises
 
 GUARD = 60.0  # seconds after which a test fails
@@ -145,6 +147,12 @@ def test_a_replacement_that_cannot_start_is_tried_again(monkeypatch: pytest.Monk
         await until(lambda: len(workers.ready_workers) == 1)
 
     with_pool(test, 1)
+
+
+def test_windows_is_rejected_with_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with raises(SearchError, "unsupported_platform", "--workers", "Windows"):
+        check_platform()
 
 
 @pytest.mark.parametrize(("code", "words"), [(-11, "SIGSEGV"), (3, "code 3"), (-200, "signal 200")])
