@@ -65,26 +65,38 @@ class WorkerPool:
         """Run a worker, and replace it when it dies; raise if it cannot be started in the first place."""
         delay = 0.0
         while not self.closing.is_set():
-            worker = self.workers[number] = await self.take_spare()
-            if self.closing.is_set():
-                worker.end()
-            worker.start(number, **self.first_frame)
-            ending = await self.run(worker)
-            del self.workers[number]
-            if self.closing.is_set():
-                return
-            if not self.started and worker.ready_time is None:
-                raise worker.error or WorkerError(f"worker {number} ended while it loaded the models: {ending}")
-            stable = worker.ready_time is not None and time.monotonic() - worker.ready_time >= STABLE_SECONDS
-            delay = 0.0 if stable else min(MAX_DELAY, max(FIRST_DELAY, 2 * delay))
-            when = f"in {delay:g} s" if delay else "now"
-            what = "died" if worker.ready_time is not None else "cannot be started"
-            self.note(
-                f"worker {number} (process {worker.process.pid}) {what}: {worker.error or ending}; restarting it {when}"
-            )
-            self.restarts.labels(number).inc()
+            try:
+                worker = self.workers[number] = await self.take_spare()
+            except OSError as error:  # the system allows no more processes
+                if not self.started:
+                    raise
+                delay = next_delay(delay)
+                self.note(f"worker {number} cannot be started: {error}; trying again in {delay:g} s")
+            else:
+                delay = await self.run_once(worker, number, delay)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.closing.wait(), delay)
+
+    async def run_once(self, worker: WorkerProcess, number: int, delay: float) -> float:
+        """Run a worker until it ends; return the delay until the next attempt, given that of the last one."""
+        if self.closing.is_set():
+            worker.end()
+        worker.start(number, **self.first_frame)
+        ending = await self.run(worker)
+        del self.workers[number]
+        if self.closing.is_set():
+            return 0.0
+        was_ready = worker.ready_time is not None
+        if not self.started and not was_ready:
+            raise worker.error or WorkerError(f"worker {number} ended while it loaded the models: {ending}")
+        stable = worker.ready_time is not None and time.monotonic() - worker.ready_time >= STABLE_SECONDS
+        delay = 0.0 if stable else next_delay(delay)
+        what = "died" if was_ready else "cannot be started"
+        when = f"in {delay:g} s" if delay else "now"
+        name = f"worker {number} (process {worker.process.pid})"
+        self.note(f"{name} {what}: {worker.error or ending}; restarting it {when}")
+        self.restarts.labels(number).inc()
+        return delay
 
     async def take_spare(self) -> WorkerProcess:
         """A process for a new worker: the spare one if it is alive."""
@@ -100,7 +112,8 @@ class WorkerPool:
     async def prepare_spare(self) -> None:
         """Start a spare process if there is none: not before all workers run, so that it does not slow them down."""
         if self.spare is None and not self.closing.is_set():
-            self.spare = await self.spawn()
+            with suppress(OSError):  # the next worker is then started from scratch
+                self.spare = await self.spawn()
 
     async def run(self, worker: WorkerProcess) -> str:
         """Run one worker until it ends; return how it ended."""
@@ -156,3 +169,8 @@ class WorkerPool:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         for worker in self.workers.values():
             worker.kill()
+
+
+def next_delay(delay: float) -> float:
+    """The delay after a failed attempt, given the last one."""
+    return min(MAX_DELAY, max(FIRST_DELAY, 2 * delay))
