@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from adapters import write_adapter
 from dragoman.serve.limits import Limits
 from dragoman.serve.options import ServerOptions
 from dragoman.serve.workers.channel import Channel, Frame
@@ -38,9 +39,12 @@ async def ask(channel: Channel, path: str, body: bytes, **headers: str) -> None:
     channel.send("request", body, id=7, **request_fields(scope, 30))
 
 
-def test_a_worker_loads_translates_stores_files_and_reloads(directory: Path) -> None:
+def test_a_worker_loads_translates_stores_files_and_reloads(directory: Path, tmp_path: Path) -> None:
+    adapter = write_adapter(tmp_path / "medical", directory)
     expected = Translator.load(directory, device="cpu").translate("the old box")
-    options = ServerOptions({"en-de": directory}, limits=Limits(beam=4), device="cpu")
+    adapted = Translator.load(directory, device="cpu", adapter=adapter).translate("the old box")
+    assert adapted.text != expected.text
+    options = ServerOptions({"en-de": directory}, {"medical": (directory, adapter)}, Limits(beam=4), device="cpu")
 
     async def run() -> None:
         own, other = socket.socketpair()
@@ -49,8 +53,8 @@ def test_a_worker_loads_translates_stores_files_and_reloads(directory: Path) -> 
         channel.send("start", options=options.to_json(), workers=2, tokens=["secret"])
         ready = await receive(channel)
         assert ready.fields["type"] == "ready"
-        ((name, engine, known),) = ready.fields["models"]
-        assert (name, known) == ("en-de", True)
+        (name, engine, known), (other, *_) = ready.fields["models"]
+        assert (name, known, other) == ("en-de", True, "medical")
         assert "1 thread" in engine  # its share of the cores
         assert "/v1/translate" in ready.fields["paths"]
 
@@ -58,6 +62,8 @@ def test_a_worker_loads_translates_stores_files_and_reloads(directory: Path) -> 
         reply = await receive(channel)
         assert (reply.fields["id"], reply.fields["status"], reply.fields["more"]) == (7, 200, False)
         assert json.loads(reply.body)["translations"][0]["text"] == expected.text
+        await ask(channel, "/v1/translate", b'{"text": "the old box", "model": "medical"}')
+        assert json.loads((await receive(channel)).body)["translations"][0]["text"] == adapted.text
 
         form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nthe old box\r\n--x--\r\n'
         await ask(channel, "/translate_file", form, content_type="multipart/form-data; boundary=x")
@@ -75,7 +81,8 @@ def test_a_worker_loads_translates_stores_files_and_reloads(directory: Path) -> 
         channel.send("ping")
         assert (await receive(channel)).fields == {"type": "pong", "alive": True}
         channel.send("reload")
-        assert (await receive(channel)).fields == {"type": "note", "text": "en-de: unchanged"}
+        notes = [(await receive(channel)).fields for _ in range(2)]
+        assert notes == [{"type": "note", "text": f"{name}: unchanged"} for name in ("en-de", "medical")]
         channel.close()
         await running
         assert worker.service is not None
