@@ -21,7 +21,7 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -c docs -b html -W --keep-going -q . docs/_build/html
 	@echo docs/_build/html/index.html
 
-# Triton's kernels, in its interpreter where there is no GPU; in a process of its own, because Triton is told when it is
+# Triton's kernels, in its interpreter where there is no GPU; in a separate process, because Triton reads its settings when it is
 # imported. Not every system has Triton.
 kernels: $(VENV)/.kernels
 	@if $(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(not find_spec("triton"))'; \

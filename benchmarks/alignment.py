@@ -1,16 +1,19 @@
 """Alignment error rate of what attention says, for every decoder layer and rule, on alignments made by hand.
 
     python benchmarks/alignment.py GOLD_DIR MODEL [--from de --to en] [--spaced]
+    python benchmarks/alignment.py GOLD_DIR MODEL --reverse MODEL --sample dev.en dev.de
 
 GOLD_DIR holds test.de, test.en and de-en.wa (`i-j`, de first, counted from 0), packed or not. The words are lower case
 and set apart by spaces; the model gets them with punctuation joined to its word again and a capital first letter, as
 text is written, unless --spaced is given. What Dragoman does by itself (the head that `find_alignment_head` finds,
 without any gold) is stated for all sentences; rules that need gold are chosen on the first half and stated on the rest.
+
+With --reverse, the alignments on which two models agree, as `dragoman distill --reverse` makes them; heads are chosen
+on the sentence pairs of --sample. Words stay set apart by spaces, because links are between such words.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from dataclasses import dataclass
 from datetime import date
@@ -18,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from corpus_arguments import corpus_parser, find_file
 
 from dragoman.evaluation.alignment_error import AlignmentScore, GoldAlignment, read_gold, score_alignment
 from dragoman.evaluation.test_sets import read_lines
@@ -37,13 +41,6 @@ class Pair:
     source: list[int]
     target: list[int]
     gold: GoldAlignment
-
-
-def find(directory: Path, name: str) -> Path:
-    for suffix in ("", ".xz", ".gz"):
-        if (directory / (name + suffix)).exists():
-            return directory / (name + suffix)
-    raise SystemExit(f"{directory} has no {name}, packed or not")
 
 
 def written(words: list[str], spaced: bool) -> str:
@@ -68,12 +65,9 @@ def word_of_tokens(tokens: tuple[str, ...], words: list[str]) -> list[int]:
 
 
 def read_pairs(directory: Path, translator: Translator, languages: tuple[str, str], spaced: bool) -> list[Pair]:
-    texts = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
-    gold = read_gold(find(directory, "de-en.wa"))
-    if languages == ("en", "de"):
-        gold = [GoldAlignment(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
+    texts = [[line.split() for line in read_lines(find_file(directory, f"test.{language}"))] for language in languages]
     pairs = []
-    for source, target, links in zip(*texts, gold, strict=True):
+    for source, target, links in zip(*texts, gold_links(directory, languages), strict=True):
         looked = record_attention(translator, written(source, spaced), written(target, spaced))
         sides = [
             word_of_tokens(tokens, words)
@@ -107,6 +101,30 @@ class Rule:
         return f"layer {self.layer + 1}, {heads}, step that {self.step} it, by {self.by}, EOS token {self.end}"
 
 
+def score_agreement(directory: Path, models: list[Translator], languages: tuple[str, str], sample: list[Path]) -> None:
+    """Print the error rate of links on which two models agree."""
+    from dragoman.distillation.bidirectional_alignment import BidirectionalAligner
+
+    texts = [[written(line.split(), True) for line in read_lines(find_file(directory, f"test.{x}"))] for x in languages]
+    pairs = [tuple(text[:1].upper() + text[1:] for text in pair) for pair in zip(*texts, strict=True)]
+    aligner = BidirectionalAligner.choose(models[0], models[1], list(zip(*map(read_lines, sample), strict=True)))
+    for name, heads in zip(("forward", "reverse"), aligner.heads, strict=True):
+        print(f"{name}: {'; '.join(map(str, heads))}")
+    links, gold = aligner.align(pairs), gold_links(directory, languages)  # type: ignore[arg-type]
+    half = len(links) // 2
+    for name, part in (("all", slice(None)), ("the first half", slice(half)), ("the rest", slice(half, None))):
+        found = score_alignment(links[part], gold[part])
+        figures = f"precision {100 * found.precision:.1f}, recall {100 * found.recall:.1f}"
+        print(f"AER {100 * found.error_rate:.1f} on {name} ({figures})")
+
+
+def gold_links(directory: Path, languages: tuple[str, str]) -> list[GoldAlignment]:
+    gold = read_gold(find_file(directory, "de-en.wa"))
+    if languages == ("de", "en"):
+        return gold
+    return [GoldAlignment(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
+
+
 def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
     head = "mean" if rule.head is None else rule.head + 1
     figures = [chosen.error_rate, held_out.error_rate, held_out.precision, held_out.recall]
@@ -115,14 +133,16 @@ def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--from", dest="source", default="en", choices=["de", "en"])
-    parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
+    parser = corpus_parser(__doc__, languages=["de", "en"])
     parser.add_argument("--spaced", action="store_true")
+    parser.add_argument("--reverse", type=Path)
+    parser.add_argument("--sample", type=Path, nargs=2, metavar=("SOURCE", "TARGET"))
     options = parser.parse_args()
     translator = Translator.load(options.model, device="cpu", engine="torch")
+    if options.reverse is not None:
+        models = [translator, Translator.load(options.reverse, device="cpu", engine="torch")]
+        score_agreement(options.data, models, (options.source, options.target), options.sample)
+        return
     pairs = read_pairs(options.data, translator, (options.source, options.target), options.spaced)
     half = len(pairs) // 2
     layers, heads = pairs[0].cross.shape[:2]

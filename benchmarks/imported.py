@@ -20,6 +20,7 @@ from typing import Any
 import sentencepiece
 import torch
 import transformers
+from corpus_arguments import find_file
 
 from dragoman.conversion.detect import read_source_model
 from dragoman.conversion.imported_model import ImportOptions
@@ -27,13 +28,6 @@ from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.translator import Translator
 
 LONGEST = 80
-
-
-def find(directory: Path, name: str) -> Path:
-    for suffix in ("", ".xz", ".gz"):
-        if (directory / (name + suffix)).exists():
-            return directory / (name + suffix)
-    raise SystemExit(f"{directory} has no {name}, packed or not")
 
 
 def write_text_side(place: Path, sides: dict[str, list[str]], kind: str) -> Any:
@@ -103,8 +97,10 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    sides = {name: read_lines(find(given.data, f"train.{code}")) for name, code in (("source", "en"), ("target", "de"))}
-    lines = read_lines(find(given.data, "test_2016_flickr.en"))[: given.lines]
+    sides = {
+        name: read_lines(find_file(given.data, f"train.{code}")) for name, code in (("source", "en"), ("target", "de"))
+    }
+    lines = read_lines(find_file(given.data, "test_2016_flickr.en"))[: given.lines]
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         tokenizer = write_text_side(place, sides, given.kind)

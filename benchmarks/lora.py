@@ -48,7 +48,7 @@ def train_alone(arguments: dict[str, Any]) -> None:
 
 
 def run(arguments: dict[str, Any]) -> dict[str, float]:
-    """Train in a process of its own; what it took is kept beside the run."""
+    """Train in a separate process; its time and memory are stored beside the run."""
     note = Path(arguments["out"] + ".json")
     if not note.exists():
         command = [sys.executable, __file__, "--child", json.dumps(arguments)]

@@ -20,7 +20,6 @@ sentences that have the tags in their text, and how many tags survive is counted
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -30,7 +29,8 @@ from pathlib import Path
 
 import numpy as np
 import sacrebleu
-from alignment import CLOSING, OPENING, find, word_of_tokens
+from alignment import CLOSING, OPENING, word_of_tokens
+from corpus_arguments import corpus_parser, find_file
 
 from dragoman.documents.segment import Segment, Span
 from dragoman.documents.transfer.assembly import Job, Unit, align_units
@@ -72,8 +72,8 @@ def written(words: Sequence[str]) -> tuple[str, list[Range]]:
 
 
 def read_pairs(directory: Path, translator: Translator, languages: tuple[str, str]) -> list[Pair]:
-    lines = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
-    gold = [one.sure for one in read_gold(find(directory, "de-en.wa"))]
+    lines = [[line.split() for line in read_lines(find_file(directory, f"test.{language}"))] for language in languages]
+    gold = [one.sure for one in read_gold(find_file(directory, "de-en.wa"))]
     if languages == ("en", "de"):
         gold = [frozenset((b, a) for a, b in links) for links in gold]
     sides = [[written(words) for words in side] for side in lines]
@@ -172,11 +172,7 @@ def contiguous(pair: Pair, words: set[int]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--from", dest="source", default="en", choices=["de", "en"])
-    parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
+    parser = corpus_parser(__doc__, languages=["de", "en"])
     parser.add_argument("--spans", type=int, default=8)
     options = parser.parse_args()
     translator = Translator.load(options.model, device="cpu")

@@ -15,16 +15,10 @@ import time
 from pathlib import Path
 
 import torch
+from corpus_arguments import find_file
 
 from dragoman.data.corpora.reader import Corpus, read_pairs
 from dragoman.translation.translator import Translator
-
-
-def find(directory: Path, name: str) -> Path:
-    for suffix in ("", ".xz", ".gz"):
-        if (directory / (name + suffix)).exists():
-            return directory / (name + suffix)
-    sys.exit(f"{directory} has no {name}, packed or not")
 
 
 def lines(path: Path) -> list[str]:
@@ -35,7 +29,7 @@ def scores(translator: Translator, beams: list[int], directory: Path, name: str,
     """BLEU of one set by searches of some widths, with capitals and without."""
     import sacrebleu
 
-    sources, references = (lines(find(directory, f"{name}.{language}")) for language in (source, target))
+    sources, references = (lines(find_file(directory, f"{name}.{language}")) for language in (source, target))
     found, metrics = [], [sacrebleu.metrics.BLEU(lowercase=lowercase) for lowercase in (False, True)]
     for beam in beams:
         texts = [translation.text for translation in translator.translate(sources, beam=beam)]
@@ -56,7 +50,7 @@ def main() -> None:
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     options, more = parser.parse_known_args()
     files = {
-        f"--{kind}{side}": str(find(options.data, f"{name}.{language}"))
+        f"--{kind}{side}": str(find_file(options.data, f"{name}.{language}"))
         for kind, name in (("", "train"), ("valid-", "val"))
         for side, language in (("source", options.source), ("target", options.target))
     }

@@ -6,7 +6,7 @@ Forward and backward of one layer of multi-head self-attention (projections incl
 it, in turns; the best of some rounds: by the clock on a GPU, else processor seconds, which other processes disturb
 less. Full attention is PyTorch's fused kernel, which holds no square of weights.
 Memory is what a forward and backward pass adds at its highest: by the allocator on a GPU, else of the process, each in
-a process of its own.
+a separate process.
 """
 
 from __future__ import annotations

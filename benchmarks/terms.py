@@ -12,15 +12,14 @@ token is that of all steps of the search, which may last longer than the transla
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
-from pathlib import Path
 
 import sacrebleu
+from corpus_arguments import corpus_parser, find_file
 
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.search.constraints import beam as constrained_beam
@@ -30,13 +29,6 @@ from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 
 BLEU = sacrebleu.metrics.BLEU()
-
-
-def find(directory: Path, name: str) -> Path:
-    for suffix in ("", ".xz", ".gz"):
-        if (directory / (name + suffix)).exists():
-            return directory / (name + suffix)
-    raise SystemExit(f"{directory} has no {name}, packed or not")
 
 
 def missed(reference: str, plain: str, most: int, draw: random.Random) -> list[str]:
@@ -116,12 +108,7 @@ def row(cells: Sequence[object]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--split", default="test_2016_flickr")
-    parser.add_argument("--from", dest="source", default="en")
-    parser.add_argument("--to", dest="target", default="de")
+    parser = corpus_parser(__doc__, split="test_2016_flickr")
     parser.add_argument("--beam", type=int, action="append")
     parser.add_argument("--phrases", type=int, action="append")
     parser.add_argument("--lines", type=int, default=0)
@@ -136,7 +123,8 @@ def main() -> None:
     options = parser.parse_args()
     constrained_beam.MISSING_TOKEN_COST = options.missing_token_cost  # type: ignore[misc]
     sources, references = (
-        read_lines(find(options.data, f"{options.split}.{language}")) for language in (options.source, options.target)
+        read_lines(find_file(options.data, f"{options.split}.{language}"))
+        for language in (options.source, options.target)
     )
     if options.lines:
         sources, references = sources[: options.lines], references[: options.lines]

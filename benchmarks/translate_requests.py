@@ -10,17 +10,16 @@ With one thread, time is that of the processor, which others who use it do not s
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import time
 from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
-from pathlib import Path
 
 import torch
-from terms import find, missed, wrong
+from corpus_arguments import corpus_parser, find_file
+from terms import missed, wrong
 
 from dragoman import Constraints, Translator
 from dragoman.cpu import available_cores
@@ -34,19 +33,14 @@ def seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--split", default="test_2016_flickr")
-    parser.add_argument("--from", dest="source", default="en")
-    parser.add_argument("--to", dest="target", default="de")
+    parser = corpus_parser(__doc__, split="test_2016_flickr")
     parser.add_argument("--lines", type=int, default=400)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=available_cores())
     options = parser.parse_args()
     sources, references = (
-        read_lines(find(options.data, f"{options.split}.{language}"))[: options.lines]
+        read_lines(find_file(options.data, f"{options.split}.{language}"))[: options.lines]
         for language in (options.source, options.target)
     )
     torch.set_num_threads(options.threads)

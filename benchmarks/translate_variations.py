@@ -1,4 +1,4 @@
-"""Translating on a CPU with positions that attention is told: our engine in C beside PyTorch, in one run.
+"""Translating on a CPU with positions inside attention: our engine in C beside PyTorch, in one run.
 
     python benchmarks/translate_variations.py                              # rotary, presets base and small, greedy
     python benchmarks/translate_variations.py --positions sinusoidal rotary --models small --beam 4

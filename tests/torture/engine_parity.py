@@ -1,11 +1,12 @@
-"""The C engine against PyTorch, over random models and requests of every kind.
+"""The C engine and the CUDA engine's steps, on the CPU, against PyTorch, over random models and requests.
 
 python tests/torture/engine_parity.py --cases 3000 --seed 1
 
 A case is a model, or an ensemble, of random sizes, settings and weights, and one request: a search (greedy, beam,
 n-best; with prefixes, required and avoided phrases, recorded heads), sampling, scoring of pairs, or the attention of
 all heads. In float32 the C engine must give PyTorch's tokens, scores within 1e-4 and weights within 1e-5; in float32
-and int8 it must give the same bits in another batch and with another number of threads.
+and int8 it must give the same bits in another batch and with another number of threads. The searches that the CUDA
+engine supports are run by it as well, unrecorded and in float32, with the same tolerances.
 
 Two candidates may be closer than rounding. If the tokens differ, PyTorch searches again in float64 with weights that
 are changed by a millionth: a result that appears there is a tie, and counted as such.
@@ -32,8 +33,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from sanitizers import draw_heads, draw_recipe, draw_rows, draw_sampling, draw_search
 
 from dragoman.config import ModelRecipe
+from dragoman.engines.cuda.engine import CudaEngine
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_model import NativeModel, load_code
+from dragoman.engines.specs import cuda_unavailable
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import ShapeError
 from dragoman.modeldir.weights import Weights
@@ -73,7 +76,9 @@ class Case:
         models = models or self.models
         return TorchEngine(Ensemble(models, self.mean) if len(models) > 1 else models[0])
 
-    def run(self, engine: NativeEngine | TorchEngine, chosen: Sequence[int] | None = None) -> list[list[Hypothesis]]:
+    def run(
+        self, engine: NativeEngine | TorchEngine | CudaEngine, chosen: Sequence[int] | None = None
+    ) -> list[list[Hypothesis]]:
         """What an engine finds for these sentences, or for all."""
         chosen = range(len(self.sources)) if chosen is None else chosen
         return engine.search(
@@ -81,7 +86,7 @@ class Case:
             self.search,
             None if self.prefixes is None else [self.prefixes[i] for i in chosen],
             None if self.constraints is None else [self.constraints[i] for i in chosen],
-            record=self.record if isinstance(engine, NativeEngine) else (),
+            record=() if isinstance(engine, TorchEngine) else self.record,
         )
 
     def __str__(self) -> str:
@@ -161,8 +166,20 @@ def native_engine(
 
 def check_search(case: Case, draw: Random) -> str:
     """The same hypotheses, scores and recorded attention; returns "same", or "tie"."""
-    found, outcome = case.run(case.native), "same"
     expected = case.run(case.reference())
+    found = case.run(case.native)
+    outcome = check_hypotheses(case, found, expected)
+    if runs_on_cuda(case):
+        cuda = case.run(CudaEngine(case.models[0], torch.float32, "cpu"))
+        outcome = max(outcome, check_hypotheses(case, cuda, expected))  # "tie" if one of them is
+    for engine in (case.native, case.quantized):
+        check_batches(case, engine, draw, found if engine is case.native else case.run(engine))
+    return outcome
+
+
+def check_hypotheses(case: Case, found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> str:
+    """Compare an engine's hypotheses with the reference's, and its recorded attention; returns "same", or "tie"."""
+    outcome = "same"
     for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         if [one.ids for one in ours] != [one.ids for one in theirs]:
             assert is_tie(case, i, ours, theirs), f"sentence {i}: {ours} instead of {theirs}"
@@ -179,9 +196,14 @@ def check_search(case: Case, draw: Random) -> str:
             for head, maps in zip(case.record, recorded[i], strict=True):
                 layer = weights[head.layer]
                 close(maps, layer.mean(0) if head.head is None else layer[head.head], WEIGHTS)
-    for engine in (case.native, case.quantized):
-        check_batches(case, engine, draw, found if engine is case.native else case.run(engine))
     return outcome
+
+
+def runs_on_cuda(case: Case) -> bool:
+    """Whether the CUDA engine supports the model and the search."""
+    if len(case.models) > 1 or cuda_unavailable(case.recipes[0], "cuda") is not None:
+        return False
+    return case.search.sampling is None and case.search.beam <= case.native.vocabulary[1]
 
 
 def check_batches(case: Case, engine: NativeEngine, draw: Random, found: list[list[Hypothesis]]) -> None:

@@ -45,6 +45,7 @@ def distill(
     drop: float = 0.02,
     min_bleu: float = 0.0,
     alignment_weight: float = 0.05,
+    reverse: PathLike | None = None,
     minutes: float | None = None,
     device: str | None = None,
     reporter: Reporter | None = None,
@@ -55,7 +56,8 @@ def distill(
     highest sentence BLEU is taken. Bad translations are dropped: by length, repetition, copies, sentence BLEU below
     `min_bleu`, and the share `drop` with the lowest scores. `size` is "tiny", "small", "base", or "auto" for a size by
     the number of pairs; `recipe` and `changes` override it, as in `train`. One head learns the teacher's word
-    alignments, unless `alignment_weight` is 0. The student is written to `out`, and in int8 to `out`-int8, with a
+    alignments, unless `alignment_weight` is 0; with `reverse`, a model of the opposite direction, those on which both
+    models agree, which are much better. The student is written to `out`, and in int8 to `out`-int8, with a
     comparison of both. Call it again with the same arguments to resume.
     """
     from dragoman.distillation.pipeline import DistillationPlan
@@ -74,6 +76,7 @@ def distill(
         rules=SelectionRules(drop, min_bleu),
         device=device or "auto",
         reporter=reporter or ConsoleReporter(),
+        reverse=None if reverse is None else Path(reverse),
     )
     corpus, report = plan.write_corpus()
     if recipe is None:

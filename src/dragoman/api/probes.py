@@ -9,7 +9,7 @@ from dragoman.errors import DataError, SearchError
 
 
 def add_probes(directory: Path, parent: Path | None = None) -> None:
-    """Store probes in a model that has none: sentences of its validation set, or of the model that it was made of."""
+    """Store probes in a model without probes: sentences of its validation set, or the probes of its parent model."""
     from dragoman.modeldir.layout import model_kind
     from dragoman.modeldir.locate import is_model
     from dragoman.modeldir.probe_file import has_probes

@@ -125,7 +125,7 @@ def has_more(handle: int) -> bool:
 
 
 def read_available(source: IO[bytes]) -> Iterator[bytes]:
-    """The bytes that a pipe or terminal has now; if it has none, an empty block, before they are waited for."""
+    """The bytes that a pipe or terminal has now; an empty block before each wait for more."""
     handle, ended = source.fileno(), False
     while not ended:
         if not select.select([handle], [], [], 0)[0]:

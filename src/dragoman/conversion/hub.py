@@ -47,7 +47,7 @@ def download_model(name: str) -> Path:
         wanted = [file for file in names if file in FILES or FILE_PATTERN.fullmatch(file)]
         wanted += [file for file in WEIGHTS if file in names][:1]
         if not wanted:
-            raise ConversionError(f"{repository} has none of the files of an Opus-MT model", code="not_a_model")
+            raise ConversionError(f"{repository} has no files of an Opus-MT model", code="not_a_model")
         places = [hf_hub_download(repository, file, revision=listed.sha, endpoint=endpoint) for file in wanted]
         return Path(places[0]).parent
     except RepositoryNotFoundError:

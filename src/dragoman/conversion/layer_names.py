@@ -117,7 +117,7 @@ class LayerConverter:
             self.weights[f"{ours}.bias"] = self.stream.first(self.bias(name, d))
 
     def bias(self, name: str, size: int) -> Tensor:
-        """Return a bias, or zeros if the model has none."""
+        """Return a bias, or zeros for a model without biases."""
         bias_name = f"{name}.bias"
         return self.checkpoint.take(bias_name, (size,)) if bias_name in self.checkpoint else torch.zeros(size)
 

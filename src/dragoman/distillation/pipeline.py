@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.data.corpora.corpus import Corpus
+from dragoman.distillation.alignment import align_translations
 from dragoman.distillation.selection import SelectionReport, SelectionRules, select_lines
 from dragoman.distillation.student import Comparison, corpus_bleu, student_changes, write_student_data
 from dragoman.distillation.teacher import TeacherSettings, count_lines, read_sources, translate_sources
 from dragoman.errors import DataError, TrainingError
 from dragoman.files import exclusive_lock, write_atomically
-from dragoman.modeldir.info import read_info
+from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import CARD, TRAINING
 from dragoman.modeldir.locate import find_model, is_model, model_name
 from dragoman.modeldir.weights import weights_sha256
@@ -42,6 +43,7 @@ class DistillationPlan:
     rules: SelectionRules
     device: str
     reporter: Reporter
+    reverse: Path | None = None
 
     def __post_init__(self) -> None:
         """Reject what cannot work before anything is translated."""
@@ -57,6 +59,8 @@ class DistillationPlan:
             raise DataError(f"drop={self.rules.score_share} must be from 0 to below 1", code="out_of_range")
         if not 1 <= self.n_best <= self.beam:
             raise DataError(f"n_best={self.n_best} must be from 1 to the beam, {self.beam}", code="out_of_range")
+        if self.reverse is not None and not self.alignment:
+            raise DataError("reverse has no effect with alignment_weight=0; drop one of them", code="unused_option")
         check_output_directory(self.out)
 
     @property
@@ -78,22 +82,35 @@ class DistillationPlan:
                 f"{models[0]} translates into {', '.join(info.target_languages)}; a teacher has one target language",
                 code="several_targets",
             )
-        arguments = (models, self.sources, self.references, self.beam, self.n_best, self.alignment)
-        settings = TeacherSettings.of(*arguments)
+        reverse = None if self.reverse is None else self._find_reverse(info)
+        files = (self.sources, self.references)
+        settings = TeacherSettings.of(models, *files, self.beam, self.n_best, self.alignment, reverse)
         with exclusive_lock(self.out / TRAINING / "distillation.lock", f"distilling into {self.out}"):
             settings.confirm(self.folder)
             translator = Translator.load(models[0], device=self.device, ensemble=models[1:])
             report = SelectionReport()
-            pairs = read_sources(self.sources, self.references)
             try:
-                total = count_lines(self.sources)
-                lines = translate_sources(self.folder, translator, settings, pairs, total, self.reporter)
-                data = write_student_data(self.folder, select_lines(lines, self.rules, report), info, self.alignment)
+                total, pairs = count_lines(self.sources), read_sources(*files)
+                stored = translate_sources(self.folder, translator, settings, pairs, total, self.reporter)
+                if reverse is not None:
+                    align_translations(stored, models[0], reverse, self.device, self.reporter)
+                data = write_student_data(self.folder, select_lines(stored, self.rules, report), info, self.alignment)
             finally:
                 self.reporter.close()
             write_atomically(self.folder / REPORT, json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n")
         self.reporter.note(f"{report.summary()}; examples are in {self.folder / REPORT}")
         return Corpus(data.source, data.target, alignment=data.alignment), report
+
+    def _find_reverse(self, teacher: ModelInfo) -> Path:
+        """The model of the opposite direction."""
+        found = find_model(self.reverse or "")
+        pair, other = teacher.language_pair, read_info(found).language_pair
+        if pair and other and pair != other[::-1]:
+            raise TrainingError(
+                f"{found} translates {'-'.join(other)}; --reverse needs a model for {'-'.join(pair[::-1])}",
+                code="language_mismatch",
+            )
+        return found
 
     def student_changes(self, size: str, pairs: int) -> tuple[str, ...]:
         """The settings of the student, which are noted."""

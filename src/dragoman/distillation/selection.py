@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dragoman.distillation.teacher import TeacherLine
+from dragoman.distillation.translations import TeacherLine
 
 EXAMPLES: Final = 3
 RULES: Final = {
@@ -83,19 +84,14 @@ def score_limit(scores: Iterable[float], share: float) -> float:
 
 
 def select_lines(lines: Iterable[TeacherLine], rules: SelectionRules, report: SelectionReport) -> Iterator[TeacherLine]:
-    """Yield the lines to keep; the lines are held in memory, because the last rule compares them all."""
-    passed = []
+    """Yield the lines to keep; `lines` is iterated twice, because the last rule compares the scores of all."""
+    passed = (line.per_token for line in lines if failed_rule(line, rules) is None)
+    limit = score_limit(array("d", passed), rules.score_share)
     for line in lines:
         report.read += 1
-        rule = failed_rule(line, rules)
-        if rule is None:
-            passed.append(line)
-        else:
+        rule = failed_rule(line, rules) or ("score" if line.per_token < limit else None)
+        if rule is not None:
             report.drop(rule, line)
-    limit = score_limit((line.per_token for line in passed), rules.score_share)
-    for line in passed:
-        if line.per_token < limit:
-            report.drop("score", line)
         else:
             report.kept += 1
             yield line

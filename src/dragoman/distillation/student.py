@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from dragoman.distillation.teacher import TeacherLine
+from dragoman.distillation.translations import TeacherLine
 from dragoman.errors import TrainingError
 from dragoman.files import write_atomically
 from dragoman.modeldir.info import ModelInfo

@@ -5,22 +5,23 @@ With references, the translation of the n-best list with the highest sentence BL
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice, zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
 from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.distillation.translations import StoredTranslations, TeacherChunk, read_chunks
 from dragoman.errors import DamagedError, DataError, TrainingError
 from dragoman.files import MANIFEST, parse_json, sha256, write_atomically
 from dragoman.progress import Reporter
+from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 from dragoman.values import plural
 
-CHUNK_LINES: Final = 2000
 SETTINGS: Final = "settings.json"
 
 
@@ -34,6 +35,7 @@ class TeacherSettings:
     beam: int
     n_best: int
     alignment: bool
+    reverse: str | None = None
 
     @classmethod
     def of(
@@ -44,11 +46,18 @@ class TeacherSettings:
         beam: int,
         n_best: int,
         alignment: bool,
+        reverse: Path | None,
     ) -> TeacherSettings:
         """The settings of some models and files."""
         manifests = [model / MANIFEST for model in models]
         digests = [[sha256(path) for path in paths] for paths in (manifests, sources, references)]
-        return cls(digests[0], digests[1], digests[2], beam, n_best, alignment)
+        other = None if reverse is None else sha256(reverse / MANIFEST)
+        return cls(digests[0], digests[1], digests[2], beam, n_best, alignment, other)
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """The arguments of `Translator.stream`; with a reverse model, words are aligned later."""
+        return {"beam": self.beam, "n_best": self.n_best, "alignment": self.alignment and self.reverse is None}
 
     def confirm(self, folder: Path) -> None:
         """Record the settings, or raise TrainingError if the folder was started with others."""
@@ -67,23 +76,6 @@ class TeacherSettings:
                     f"{folder} was started with other {key}; give the same ones to resume, or another --out",
                     code="run_mismatch",
                 )
-
-
-@dataclass(frozen=True)
-class TeacherLine:
-    """A source with the teacher's translation; `per_token` is its mean log-probability of a token."""
-
-    source: str
-    target: str
-    per_token: float
-    flags: tuple[str, ...] = ()
-    bleu: float | None = None  # against the reference, if there is one
-    alignment: str = ""  # such as "0-0 1-2"
-
-    @classmethod
-    def from_json(cls, table: Mapping[str, Any]) -> TeacherLine:
-        """A line as stored."""
-        return cls(**{**table, "flags": tuple(table["flags"])})
 
 
 def read_sources(sources: Sequence[Path], references: Sequence[Path]) -> Iterator[tuple[str, str | None]]:
@@ -111,63 +103,32 @@ def translate_sources(
     pairs: Iterator[tuple[str, str | None]],
     total: int,
     reporter: Reporter,
-) -> Iterator[TeacherLine]:
-    """Yield the teacher's line for each source; empty lines are left out. `total` is for the progress."""
+) -> StoredTranslations:
+    """Translate the sources that are not on disk yet; empty lines are left out. `total` is for the progress."""
     reporter.start_stage("translate", total, "lines")
-    number = 0
-    while chunk := list(islice(pairs, CHUNK_LINES)):
-        path = folder / f"{number:06d}.jsonl"
-        digest = hashlib.sha256(json.dumps(chunk).encode()).hexdigest()
-        lines = read_chunk(path, digest)
-        if lines is None:
-            lines = translate_chunk(translator, settings, chunk)
-            rows = [json.dumps(asdict(line), ensure_ascii=False) for line in lines]
-            write_atomically(path, "\n".join([json.dumps({"chunk": digest}), *rows]) + "\n")
-        yield from lines
-        reporter.advance(len(chunk))
-        number += 1
+    waiting: deque[TeacherChunk] = deque()
+    count = 0
 
+    def missing() -> Iterator[str]:
+        nonlocal count
+        for chunk in read_chunks(folder, pairs):
+            count += 1
+            if not chunk.is_translated() and chunk.given:
+                waiting.append(chunk)
+                yield from (source for source, _ in chunk.given)
+                continue
+            if not chunk.given:
+                chunk.write([])
+            reporter.advance(len(chunk.pairs))
 
-def read_chunk(path: Path, digest: str) -> list[TeacherLine] | None:
-    """The lines of a chunk; None if it is not there, or is of other lines."""
-    try:
-        first, *rows = path.read_bytes().splitlines()
-        if parse_json(first) != {"chunk": digest}:
-            return None
-        return [TeacherLine.from_json(parse_json(row)) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def translate_chunk(
-    translator: Translator, settings: TeacherSettings, chunk: Sequence[tuple[str, str | None]]
-) -> list[TeacherLine]:
-    """Translate some lines, and choose from the n-best lists where there are references."""
-    given = [(source, reference) for source, reference in chunk if source.strip()]
-    found = translator.translate(
-        [source for source, _ in given],
-        beam=settings.beam,
-        n_best=settings.n_best,
-        alignment=settings.alignment,
-    )
-    lines = []
-    for (source, reference), best in zip(given, found, strict=True):
-        bleu, chosen = None, best
-        if reference is not None:
-            candidates = [best, *best.alternatives]
-            scores = [sentence_bleu(one.text, reference) for one in candidates]
-            bleu, chosen = max(scores), candidates[scores.index(max(scores))]
-        links = " ".join(f"{s}-{t}" for s, t in chosen.alignment or ())
-        per_token = chosen.log_probability / (len(chosen.tokens) + 1)
-        lines.append(TeacherLine(source, chosen.text, per_token, chosen.flags, bleu, links))
-    return lines
-
-
-def sentence_bleu(hypothesis: str, reference: str) -> float:
-    """BLEU of one sentence, smoothed, from 0 to 100."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return float(BLEU(effective_order=True).sentence_score(hypothesis, [reference]).score)
+    results: list[Translation] = []
+    for result in translator.stream(missing(), **settings.search):
+        results.append(result)
+        if len(results) == len(waiting[0].given):
+            waiting[0].write(results)
+            reporter.advance(len(waiting.popleft().pairs))
+            results = []
+    return StoredTranslations(folder, count)
 
 
 def count_lines(sources: Sequence[Path]) -> int:

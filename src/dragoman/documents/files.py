@@ -125,7 +125,7 @@ def translate_bytes(
 
 
 def load_memory(files: Sequence[str | Path], translator: Translator, options: TranslationOptions) -> Memory | None:
-    """The translation memories of a call; None if there are none."""
+    """The translation memories of a call; None without any."""
     return Memory([Path(file) for file in files], *model_languages(translator, options)) if files else None
 
 

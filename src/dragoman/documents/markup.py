@@ -22,6 +22,9 @@ TAG: Final = re.compile(
 OTHER: Final = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<![A-Za-z](?:[^\[>]|\[.*?\])*>", re.DOTALL
 )
+ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
+# void elements in strings of programs; not all of HTML's, because <link> and others enclose text in some programs
+STRING_VOID: Final = frozenset(["br", "hr", "img", "input", "wbr"])
 CDATA: Final = "<![CDATA["
 
 

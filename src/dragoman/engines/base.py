@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
-from dragoman.errors import SearchError
+from dragoman.errors import SearchError, ShapeError
 from dragoman.search.types import Hypothesis, Ids, RecordedHead, Search, StopFlag
+from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
@@ -48,7 +49,7 @@ class Capabilities:
     constraints: Annotated[bool, "required, avoided phrases"]
     ensembles: Annotated[bool, "ensembles"]
     scoring: Annotated[bool, "scoring"]
-    attention: Annotated[bool, "attention"]
+    attention: Annotated[bool, "attention of given pairs"]
     alignment: Annotated[bool, "word alignment"]
     records_attention: Annotated[bool, "attention without a second pass"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
@@ -147,3 +148,27 @@ def check_supported(engine: Engine, search: Search, prefixes: Ids | None, constr
     if missing:
         message = f"the engine {engine.name!r} does not support {', '.join(missing)}; use 'torch'"
         raise SearchError(message, code="unsupported_by_engine")
+
+
+def check_batch(sources: Ids, prefixes: Ids | None, constraints: BatchConstraints | None, vocabulary: int) -> None:
+    """Raise if prefixes or constraints do not belong to the sources, or to a target vocabulary of this size."""
+    for one, many, given in (("prefix", "prefixes", prefixes), ("set", "sets of constraints", constraints)):
+        if given is not None and len(given) != len(sources):
+            counts = f"{plural(len(given), one, many)} for {plural(len(sources), 'source')}"
+            raise ShapeError(f"got {counts}; give one for each", code="count_mismatch")
+    for spelling in {id(one.spelling): one.spelling for one in constraints or () if one is not None}.values():
+        if len(spelling.stream) != vocabulary:
+            raise ShapeError(
+                f"the constraints are for a vocabulary of {len(spelling.stream):,} tokens, but the model has "
+                f"{vocabulary:,}; compile them with the tokenizer of this model",
+                code="vocabulary_mismatch",
+            )
+    check_ids("prefix", prefixes or (), vocabulary)
+
+
+def check_ids(what: str, rows: Ids, size: int) -> None:
+    """Raise if an id is not in a vocabulary of this size."""
+    for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
+        if not 0 <= wrong < size:
+            message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
+            raise ShapeError(message, code="unknown_id")

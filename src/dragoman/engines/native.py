@@ -18,7 +18,7 @@ import numpy as np
 
 from dragoman.arrays import concatenate
 from dragoman.cpu import available_cores
-from dragoman.engines.base import check_supported
+from dragoman.engines.base import check_batch, check_ids, check_supported
 from dragoman.engines.native_constraints import BatchAutomata
 from dragoman.engines.native_forced import (
     check_result,
@@ -172,21 +172,10 @@ class NativeEngine:
 
     def _check(self, sources: Ids, search: Search, prefixes: Ids | None, constraints: BatchConstraints | None) -> None:
         """Raise on input that would lead the C code outside its memory."""
-        for one, many, given in (("prefix", "prefixes", prefixes), ("set", "sets of constraints", constraints)):
-            if given is not None and len(given) != len(sources):
-                counts = f"{plural(len(given), one, many)} for {plural(len(sources), 'source')}"
-                raise ShapeError(f"got {counts}; give one for each", code="count_mismatch")
-        for spelling in {id(one.spelling): one.spelling for one in constraints or () if one is not None}.values():
-            if len(spelling.stream) != self.vocabulary[1]:
-                raise ShapeError(
-                    f"the constraints are for a vocabulary of {len(spelling.stream):,} tokens, but the model has "
-                    f"{self.vocabulary[1]:,}; compile them with the tokenizer of this model",
-                    code="vocabulary_mismatch",
-                )
+        check_batch(sources, prefixes, constraints, self.vocabulary[1])
         limits = [search.limit(len(source)) for source in sources]
         self.check_positions(max([*limits, *map(len, prefixes or ()), *map(len, sources)], default=0))
-        self.check_ids("source", sources, self.vocabulary[0])
-        self.check_ids("prefix", prefixes or (), self.vocabulary[1])
+        check_ids("source", sources, self.vocabulary[0])
 
     def check_positions(self, longest: int) -> None:
         """Raise if the model has no position for the longest row and its special token."""
@@ -197,14 +186,6 @@ class NativeEngine:
                 "shorter sentences, or a smaller max_length",
                 code="text_too_long",
             )
-
-    @staticmethod
-    def check_ids(what: str, rows: Ids, size: int) -> None:
-        """Raise if an id is not in a vocabulary of this size."""
-        for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
-            if not 0 <= wrong < size:
-                message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
-                raise ShapeError(message, code="unknown_id")
 
     def _batches(self, sources: Ids, search: Search) -> Iterator[range]:
         """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, get_args
 import numpy as np
 
 from dragoman.arrays import FloatArray, concatenate
+from dragoman.engines.base import check_ids
 from dragoman.engines.forced import AttentionKind, EncodedPairs, length_batches
 from dragoman.engines.native_layout import ForcedJob, Workers
 from dragoman.errors import SearchError
@@ -100,8 +101,8 @@ def check_forced_pairs(engine: NativeEngine, pairs: EncodedPairs) -> None:
     """Raise on pairs that would lead the C code outside its memory."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     engine.check_positions(max(map(len, (*sources, *targets)), default=0))
-    engine.check_ids("source", sources, engine.vocabulary[0])
-    engine.check_ids("target", targets, engine.vocabulary[1])
+    check_ids("source", sources, engine.vocabulary[0])
+    check_ids("target", targets, engine.vocabulary[1])
 
 
 def force(

@@ -17,7 +17,7 @@ from dragoman.models.loading import load_model
 from dragoman.nn import Padded
 from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.search.beam import beam_search
-from dragoman.search.constraints.beam import pad_rows
+from dragoman.search.constraints.batch import pad_rows
 from dragoman.search.constraints.tables import BatchConstraints
 from dragoman.search.sampling import sample
 from dragoman.search.sampling_keys import hypothesis_keys

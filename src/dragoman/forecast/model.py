@@ -2,7 +2,7 @@
 
 `DirectForecaster` reads the past with an encoder and predicts the whole horizon with one projection (as PatchTST; Nie
 et al., 2023). `DecoderForecaster` is the paper's encoder-decoder: it predicts patch after patch, each from those
-before it. Each column is a series of its own, and all columns share the weights.
+before it. Each column is a separate series, and all columns share the weights.
 """
 
 from __future__ import annotations

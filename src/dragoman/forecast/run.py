@@ -40,6 +40,7 @@ from dragoman.training.run_record import (
     as_plain_json,
     check_output_directory,
     check_record,
+    describe_machine,
     read_record,
 )
 from dragoman.training.selection import SelectedWeights
@@ -116,14 +117,9 @@ def report_choices(choices: Sequence[Choice], given: set[str], reporter: Reporte
 def run_record(series: Series, recipe: ForecasterRecipe, ranks: Ranks) -> RunRecord:
     """What determines the result of a run: its recipe, and the bytes and columns of its data."""
     data = repr((series.sha256, series.columns, series.time_column, len(series)))
-    machine = {
-        "processes": ranks.world,
-        "parallel": recipe.train.parallel,
-        "device": ranks.device.type,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-    }
-    return RunRecord(as_plain_json(recipe), hashlib.sha256(data.encode()).hexdigest(), "", machine)
+    return RunRecord(
+        as_plain_json(recipe), hashlib.sha256(data.encode()).hexdigest(), "", describe_machine(recipe, ranks)
+    )
 
 
 def train_forecaster(series: Series, recipe: ForecasterRecipe, out: Path, reporter: Reporter, ranks: Ranks) -> None:

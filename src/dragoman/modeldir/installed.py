@@ -17,7 +17,7 @@ from dragoman.modeldir.locate import is_model, model_sources
 
 @dataclass(frozen=True)
 class InstalledModel:
-    """A model that can be used by its name; `bleu` is from its card, None if that has none."""
+    """A model that can be used by its name; `bleu` is from its card, or None."""
 
     name: str
     path: Path

@@ -1,4 +1,4 @@
-"""Write an adapted model as a model of its own; no torch."""
+"""Write a base model and its adapter as one model; no torch."""
 
 from __future__ import annotations
 

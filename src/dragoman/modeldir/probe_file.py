@@ -77,7 +77,7 @@ def has_probes(directory: Path) -> bool:
 
 
 def read_probes(directory: Path) -> ProbeSet | None:
-    """The probes of a verified model; None if it has none."""
+    """The probes of a verified model; None if it has no probes."""
     if not has_probes(directory):
         return None
     path = directory / PROBES

@@ -87,7 +87,7 @@ def why_not(name: str) -> str | None:
 
 
 def _find(name: str, flags: tuple[str, ...], tiles: bool) -> ShippedLibrary | bytes | str:
-    """The shipped library, or the content of one that is built here, or the reason why there is none."""
+    """The shipped library, or the content of one that is built here, or the reason why neither is available."""
     if os.environ.get("DRAGOMAN_NATIVE", "1") == "0":
         return "disabled by DRAGOMAN_NATIVE=0"
     if has_shipped_library() and not flags:

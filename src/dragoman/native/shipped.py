@@ -40,7 +40,7 @@ def has_shipped_library() -> bool:
 
 
 def load_shipped(name: str, tiles: bool) -> ShippedLibrary | str:
-    """The best variant of a library that works on this machine, or the reason why there is none."""
+    """The best variant of a library that works on this machine, or the reason why no variant works."""
     try:
         processor = ctypes.CDLL(str(LIBRARY)).processor_portable_supports
     except (OSError, AttributeError) as error:

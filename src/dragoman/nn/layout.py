@@ -177,7 +177,7 @@ def joint_tiles(
     """The first row of each tile of at most `tile` rows among packed sources and targets, padded with the sizes.
 
     Lengths are on the host. Both tables cut between the same sentences: sentences share a tile as long as they fit on
-    both sides, so attention inside a tile needs no other tile. A longer sentence gets tiles of its own. Two adjacent
+    both sides, so attention inside a tile needs no other tile. A longer sentence gets its own tiles. Two adjacent
     tiles hold more than `tile` rows on one side, or end a longer sentence, which bounds the size of the tables.
     """
     starts: tuple[list[int], list[int]] = ([0], [0])

@@ -46,7 +46,7 @@ def add_adapters(model: nn.Module, rank: int, scale: float, projections: Collect
 
 
 def trained_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors that training changes: those of the adapters, or all if there are none."""
+    """The tensors that training changes: those of the adapters, or all in a model without adapters."""
     weights: dict[str, Tensor] = model.state_dict()
     adapters = {name: w for name, w in weights.items() if name.rpartition(".")[2] in (LORA_A, LORA_B)}
     return adapters or weights

@@ -40,7 +40,7 @@ class PostNorm(nn.Module):
 class PreNorm(nn.Module):
     """Pre-norm, which trains deep stacks without warm-up: x + Dropout(Sublayer(LayerNorm(x))).
 
-    Nothing normalizes the residual stream, so a pre-norm stack ends with a norm of its own.
+    Nothing normalizes the residual stream, so a pre-norm stack ends with a final norm.
     """
 
     def __init__(self, norm: Norm, dropout: float) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
-from dragoman.search.constraints.beam import AvoidedMask, BeamAllocator, pad_rows
+from dragoman.search.constraints.batch import pad_rows
+from dragoman.search.constraints.beam import AvoidedMask, BeamAllocator
 from dragoman.search.constraints.tables import BatchConstraints
 from dragoman.search.types import Hypothesis, Ids, Search, StopFlag
 from dragoman.text.special_tokens import BOS, EOS, PAD
@@ -158,7 +161,15 @@ def beam_search(
         if required is not None:
             room = rules.limits[sentences] - position - 1
             totals, tokens, parents = required.choose(
-                logits, normalizer, (likely, tokens), totals, slots, sentences, room, finished.count[sentences] > 0
+                partial(logits.gather, 1),
+                normalizer,
+                (likely, tokens),
+                totals,
+                slots,
+                width,
+                sentences,
+                room,
+                finished.count[sentences] > 0,
             )
         else:
             candidates = (totals[:, :, None] + (likely - normalizer).view(rows, beams, -1)).flatten(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 MAX_SENTENCES: Final = 8  # lines with more are counted with those of 8
@@ -59,10 +59,6 @@ class LineLengths:
             raise ValueError("line_lengths: shares and tokens do not match")
         return found
 
-    def to_table(self) -> dict[str, Any]:
-        """The record for `model.json`."""
-        return asdict(self)
-
     def supports(self, n_sentences: int, n_tokens: int) -> bool:
         """Whether enough training lines had this many sentences, with a usual number of tokens."""
         if n_sentences > len(self.shares) or self.shares[n_sentences - 1] < MIN_SHARE:
@@ -71,6 +67,6 @@ class LineLengths:
 
 
 def common_lengths(records: Iterable[LineLengths | None]) -> LineLengths | None:
-    """The record that all models share; None if they differ or one has none."""
+    """The record that all models share; None if they differ or are incomplete."""
     distinct = set(records)
     return distinct.pop() if len(distinct) == 1 else None

@@ -26,7 +26,7 @@ def check_adapter_settings(recipe: Recipe, start_from: Path | None) -> None:
     known = read_recipe(start_from).text.targets
     if added := [code for code in recipe.text.targets if code not in known]:
         raise TrainingError(
-            f"an adapter cannot add the target languages {', '.join(added)}, which need tokens of their own; leave out "
+            f"an adapter cannot add the target languages {', '.join(added)}, which need new tokens; leave out "
             "train.lora to fine-tune the whole model",
             code="conflicting_options",
         )

@@ -104,13 +104,6 @@ class RunRecord:
     @classmethod
     def current(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> RunRecord:
         """The record that this call would start a run with."""
-        machine = {
-            "processes": ranks.world,
-            "parallel": recipe.train.parallel,
-            "device": ranks.device.type,
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-        }
         base = None
         if start_from is not None:
             check_model(start_from)
@@ -119,7 +112,7 @@ class RunRecord:
             as_plain_json(recipe),
             prepared.fingerprint,
             "" if base is None else base.weights,
-            machine,
+            describe_machine(recipe, ranks),
             [part.weight for part in prepared.split().parts],
             None if base is None else json.loads(json.dumps(asdict(base))),
             base_path="" if start_from is None or not recipe.train.lora else str(start_from.absolute()),
@@ -160,6 +153,17 @@ class RunRecord:
     def base_model(self) -> BaseModel | None:
         """The model that the run fine-tunes, if any."""
         return None if self.base is None else BaseModel.from_json(self.base)
+
+
+def describe_machine(recipe: Recipe | ForecasterRecipe, ranks: Ranks) -> dict[str, Any]:
+    """What the machine adds to the result of a run: processes, threads, device and PyTorch."""
+    return {
+        "processes": ranks.world,
+        "parallel": recipe.train.parallel,
+        "device": ranks.device.type,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
 
 
 def as_plain_json(recipe: Recipe | ForecasterRecipe) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def add_language_rows(
     """The weights with a row for each of `added` target languages in every embedding that needs it.
 
     Language tokens are the last of the vocabulary. A new row is the mean of the `languages` rows that are there, or
-    random if there are none.
+    random otherwise.
     """
     extended = dict(weights)
     for name, weight in weights.items():

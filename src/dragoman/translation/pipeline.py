@@ -1,6 +1,6 @@
 """The streaming pipeline: windows of texts, parts of texts, batches of sentences, search, assembly.
 
-A window of texts is searched in a thread of its own, while the previous one is assembled and the next one is encoded.
+A window of texts is searched in a separate thread, while the previous one is assembled and the next one is encoded.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Status = Literal["identical", "same", "approximate", "differs", "unavailable"]
 class EngineCheck:
     """How the results of an engine on this machine compare with the stored ones.
 
-    "same" is within rounding; "approximate" is an engine that has no stored results of its own, and differs in some.
+    "same" is within rounding; "approximate" is an engine without stored results that differs in some.
     """
 
     engine: str
@@ -159,7 +159,7 @@ def compare(engine: str, precision: str, device: str, results: Sequence[ProbeRes
 
 
 def map_difference(one: Attention, other: Attention) -> float:
-    """The largest difference of two maps, from 0 to 1; 0 if an engine has none."""
+    """The largest difference of two maps, from 0 to 1; 0 if an engine records no maps."""
     if not one or not other:
         return 0.0
     if [len(row) for row in one] != [len(row) for row in other]:

@@ -127,11 +127,6 @@ class Segmenter:
         fits = n_tokens <= self.max_tokens
         return fits and all(known is not None and known.supports(n_sentences, n_tokens) for known in self.lengths)
 
-    @property
-    def longest_seen(self) -> int | None:
-        """The tokens of the longest line that every model was trained on, if it is known."""
-        return min((known.longest for known in self.lengths if known is not None), default=None)
-
     def encode(
         self, layouts: Sequence[Layout], segments: Sequence[str], split: SplitMode
     ) -> tuple[list[Layout], list[list[Ids]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,8 @@ from dragoman.data.prepared import Prepared
 from dragoman.distillation import selection
 from dragoman.distillation.selection import RULES, SelectionReport, SelectionRules, select_lines
 from dragoman.distillation.student import STUDENTS, student_changes
-from dragoman.distillation.teacher import TeacherLine, TeacherSettings, read_sources, translate_sources
+from dragoman.distillation.teacher import TeacherSettings, read_sources, translate_sources
+from dragoman.distillation.translations import TeacherLine
 from dragoman.errors import DataError, TrainingError
 from dragoman.files import write_atomically
 from dragoman.modeldir.int8 import MAX_FILE_BYTES
@@ -34,21 +35,21 @@ SETTINGS = TeacherSettings(["a"], ["b"], [], beam=3, n_best=2, alignment=True)
 class Teacher:
     """A translator whose second best translation is the source in capitals; counts what it translated."""
 
-    def __init__(self) -> None:
-        self.lines = 0
+    def __init__(self, stop_at: str = "") -> None:
+        self.lines, self.stop_at = 0, stop_at
 
-    def translate(self, texts: Sequence[str], beam: int, n_best: int, alignment: bool) -> list[Translation]:
-        self.lines += len(texts)
-        return [
-            Translation(
+    def stream(self, texts: Iterable[str], beam: int, n_best: int, alignment: bool) -> Iterator[Translation]:
+        for text in texts:
+            self.lines += 1
+            if text == self.stop_at:
+                raise KeyboardInterrupt
+            yield Translation(
                 f"{text} first",
                 log_probability=-2.0,
                 tokens=("x",),
                 alignment=((0, 0),),
                 alternatives=(Translation(text.upper(), log_probability=-6.0, tokens=("x", "y"), alignment=((0, 1),)),),
             )
-            for text in texts
-        ]
 
 
 def translated(folder: Path, teacher: Teacher, pairs: list[tuple[str, str | None]]) -> list[TeacherLine]:
@@ -68,18 +69,19 @@ def test_the_best_by_sentence_bleu_is_taken_where_there_is_a_reference(tmp_path:
 
 
 def test_chunks_on_disk_are_not_translated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.distillation.teacher.CHUNK_LINES", 4)
+    monkeypatch.setattr("dragoman.distillation.translations.CHUNK_LINES", 4)
     pairs: list[tuple[str, str | None]] = [(f"line {i}", None) for i in range(10)]
-    whole, teacher = translated(tmp_path / "whole", Teacher(), pairs), Teacher()
-    SETTINGS.confirm(tmp_path / "m")
-    stopped = translate_sources(tmp_path / "m", cast(Any, teacher), SETTINGS, iter(pairs), 10, SilentReporter())
-    assert [next(stopped) for _ in range(5)] == whole[:5]
-    assert teacher.lines == 8
-    assert translated(tmp_path / "m", teacher, pairs) == whole
-    assert teacher.lines == 10
+    whole, teacher = translated(tmp_path / "whole", Teacher(), pairs), Teacher(stop_at="line 6")
+    with pytest.raises(KeyboardInterrupt):
+        translated(tmp_path / "m", teacher, pairs)
+    teacher = Teacher()
+    assert translated(tmp_path / "m", teacher, pairs) == whole and [line.source for line in whole] == [
+        s for s, _ in pairs
+    ]
+    assert teacher.lines == 6  # the first chunk was there
     write_atomically(tmp_path / "m/000001.jsonl", "damaged")
     assert translated(tmp_path / "m", teacher, pairs) == whole
-    assert teacher.lines == 14
+    assert teacher.lines == 10
     changed = [("other", None), *pairs[1:]]
     assert translated(tmp_path / "m", teacher, changed)[0].source == "other"
 
@@ -151,7 +153,7 @@ def test_a_student_from_end_to_end(
         assert translator.alignment_head.head == 0 and translator.translate("the box").text is not None
         assert "## Distillation" in (tmp_path / name / "card.md").read_text(encoding="utf-8")
     assert dragoman.verify(tmp_path / "student-int8").passed
-    monkeypatch.setattr("dragoman.distillation.teacher.translate_chunk", None)  # nothing is translated again
+    monkeypatch.setattr("dragoman.distillation.translations.TeacherChunk.write", None)  # nothing is translated again
     code, again, _ = leave(capsys, *line)
     assert (code, again) == (0, out)
     assert leave(capsys, *line, "--nbest", "2")[0] == 2

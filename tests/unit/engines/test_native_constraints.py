@@ -8,14 +8,12 @@ from random import Random
 
 import pytest
 
-from dragoman.engines.native import NativeEngine
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import ShapeError
-from dragoman.native import why_not
 from dragoman.search.constraints.tables import ConstraintTables
-from dragoman.search.ensemble import Ensemble
-from dragoman.search.types import Hypothesis, RecordedHead, Sampling, Search
+from dragoman.search.types import Hypothesis, Mean, RecordedHead, Sampling, Search
 from letters import Letters, random_letters, random_tables
+from native_engines import load_ensembles, load_native
 from raising import raises
 from random_models import PAPER, RECIPES, sentences, write_random
 
@@ -25,13 +23,6 @@ SEARCHES = [
     Search(beam=5, n_best=2, max_length=9, min_length=3, no_repeat=2, length_penalty=0.0),
     Search(beam=3, max_length=2),  # too short for some phrases
 ]
-
-
-def load(directory: Path, threads: int = 1, quantize: bool = False) -> NativeEngine:
-    engine = NativeEngine.load(directory, threads, quantize)
-    if engine is None:
-        pytest.skip(str(why_not("translate")))
-    return engine
 
 
 def check_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
@@ -48,7 +39,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_constrained_searches_agree_with_the_reference(model: Path, search: Search) -> None:
-    reference, engine, draw = TorchEngine.load(model), load(model, 2), Random(search.beam)
+    reference, engine, draw = TorchEngine.load(model), load_native(model, 2), Random(search.beam)
     letters = random_letters(engine.vocabulary[1], draw)
     sources, tables = sentences(24, engine.vocabulary[0]), random_tables(letters, 24, draw)
     found = engine.search(sources, search, constraints=tables)
@@ -59,7 +50,7 @@ def test_constrained_searches_agree_with_the_reference(model: Path, search: Sear
 
 
 def test_constraints_with_prefixes_and_recorded_attention(model: Path) -> None:
-    reference, engine, draw = TorchEngine.load(model), load(model), Random(4)
+    reference, engine, draw = TorchEngine.load(model), load_native(model), Random(4)
     letters = random_letters(engine.vocabulary[1], draw)
     sources, prefixes = sentences(20, engine.vocabulary[0]), sentences(20, engine.vocabulary[1], 6, seed=9)
     search, tables = Search(beam=4, n_best=2, extra_length=6, no_repeat=3), random_tables(letters, 20, draw)
@@ -72,12 +63,9 @@ def test_constraints_with_prefixes_and_recorded_attention(model: Path) -> None:
 
 
 @pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
-def test_constraints_of_ensembles(mean: str, tmp_path: Path) -> None:
+def test_constraints_of_ensembles(mean: Mean, tmp_path: Path) -> None:
     places = [write_random(tmp_path / str(i), replace(PAPER, decoder_layers=1 + i), 137, i) for i in range(2)]
-    reference = TorchEngine(Ensemble([TorchEngine.load(place).model for place in places], mean))  # type: ignore[arg-type]
-    engine = NativeEngine.load(places[0], 2, False, places[1:], mean)  # type: ignore[arg-type]
-    if engine is None:
-        pytest.skip(str(why_not("translate")))
+    reference, engine = load_ensembles(places, mean)
     draw = Random(mean)
     sources, tables = sentences(30, 137), random_tables(random_letters(137, draw), 30, draw)
     search = Search(beam=4, n_best=3, extra_length=6)
@@ -88,7 +76,7 @@ def test_constraints_of_ensembles(mean: str, tmp_path: Path) -> None:
 
 def test_samples_avoid_phrases(tmp_path: Path) -> None:
     place = write_random(tmp_path / "m", PAPER, 137)
-    reference, engine = TorchEngine.load(place), load(place, 2)
+    reference, engine = TorchEngine.load(place), load_native(place, 2)
     letters = random_letters(137, Random(1))
     tables: list[ConstraintTables | None] = [letters.plan((), ["a", "b", "bc", "你"]), None] * 10
     sources = sentences(20, 137)
@@ -99,7 +87,7 @@ def test_samples_avoid_phrases(tmp_path: Path) -> None:
 
 
 def test_constraints_in_eight_bits_are_kept_in_any_batch(tmp_path: Path) -> None:
-    engine, draw = load(write_random(tmp_path / "m", PAPER, 137), 3, quantize=True), Random(2)
+    engine, draw = load_native(write_random(tmp_path / "m", PAPER, 137), 3, quantize=True), Random(2)
     letters = random_letters(137, draw)
     sources, tables = sentences(30, 137), random_tables(letters, 30, draw)
     search = Search(beam=5, n_best=2, extra_length=20)
@@ -108,7 +96,7 @@ def test_constraints_in_eight_bits_are_kept_in_any_batch(tmp_path: Path) -> None
 
 
 def test_constraints_of_another_vocabulary_never_reach_c(tmp_path: Path) -> None:
-    engine = load(write_random(tmp_path / "m", PAPER, 137))
+    engine = load_native(write_random(tmp_path / "m", PAPER, 137))
     other = Letters("▁a", "a").plan(["a"])
     with raises(ShapeError, "vocabulary_mismatch", "137"):
         engine.search([[5]], Search(), constraints=[other])

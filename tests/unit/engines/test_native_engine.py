@@ -15,9 +15,8 @@ from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import unsupported_by_native
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError, ShapeError
-from dragoman.native import why_not
-from dragoman.search.ensemble import Ensemble
 from dragoman.search.types import Hypothesis, Mean, Sampling, Search
+from native_engines import load_ensembles, load_native
 from raising import raises
 from random_models import PAPER, TOLD, sentences, write_random, write_with_nan
 
@@ -35,13 +34,6 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_random(tmp_path_factory.mktemp("models") / "paper", PAPER, 137)
 
 
-def load(directory: Path, threads: int = 1, quantize: bool = False) -> NativeEngine:
-    engine = NativeEngine.load(directory, threads, quantize)
-    if engine is None:
-        pytest.skip(str(why_not("translate")))
-    return engine
-
-
 def same(a: list[list[Hypothesis]], b: list[list[Hypothesis]], tolerance: float) -> float:
     """The share of sentences with the same hypotheses in the same order; those must have like scores."""
     alike = 0
@@ -57,13 +49,13 @@ def same(a: list[list[Hypothesis]], b: list[list[Hypothesis]], tolerance: float)
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_float_agrees_with_the_reference(model: Path, search: Search) -> None:
-    reference, engine = TorchEngine.load(model), load(model)
+    reference, engine = TorchEngine.load(model), load_native(model)
     sources = sentences(40, engine.vocabulary[0])
     assert same(reference.search(sources, search), engine.search(sources, search), 1e-4) == 1.0
 
 
 def test_prefixes_begin_the_translation_and_count(model: Path) -> None:
-    reference, engine = TorchEngine.load(model), load(model)
+    reference, engine = TorchEngine.load(model), load_native(model)
     of_sources, of_targets = engine.vocabulary
     sources, prefixes = sentences(20, of_sources), sentences(20, of_targets, 8, seed=9)
     search = Search(beam=4, n_best=4, max_length=6, no_repeat=3, min_length=2)
@@ -78,7 +70,7 @@ def test_prefixes_begin_the_translation_and_count(model: Path) -> None:
     ids=str,
 )
 def test_samples_agree_with_the_reference(model: Path, sampling: Sampling) -> None:
-    reference, engine = TorchEngine.load(model), load(model, threads=2)
+    reference, engine = TorchEngine.load(model), load_native(model, threads=2)
     sources = sentences(30, engine.vocabulary[0])
     search = Search(beam=3, n_best=3, extra_length=4, min_length=1, no_repeat=2, sampling=sampling)
     found = engine.search(sources, search)
@@ -90,10 +82,7 @@ def test_samples_agree_with_the_reference(model: Path, sampling: Sampling) -> No
 def test_ensembles_agree_with_the_reference(mean: Mean, tmp_path: Path) -> None:
     larger = replace(PAPER, d_model=64, n_heads=4, decoder_layers=1, positions="rotary")
     places = [write_random(tmp_path / str(i), recipe, 137, i) for i, recipe in enumerate((PAPER, larger, PAPER))]
-    reference = TorchEngine(Ensemble([TorchEngine.load(place).model for place in places], mean))
-    engine = NativeEngine.load(places[0], 2, False, places[1:], mean)
-    if engine is None:
-        pytest.skip(str(why_not("translate")))
+    reference, engine = load_ensembles(places, mean)
     sources, prefixes = sentences(30, 137), sentences(30, 137, 3, seed=2)
     for search, begins in (
         (Search(beam=1, extra_length=5), None),
@@ -110,14 +99,14 @@ def test_ensembles_agree_with_the_reference(mean: Mean, tmp_path: Path) -> None:
 
 def test_ensembles_need_one_vocabulary(tmp_path: Path) -> None:
     places = [write_random(tmp_path / str(size), PAPER, size) for size in (137, 138)]
-    load(places[0])
+    load_native(places[0])
     with raises(SearchError, "vocabulary_mismatch", "138"):
         NativeEngine.load(places[0], 1, False, places[1:])
 
 
 def test_eight_bits_are_close(model: Path) -> None:
     """A forced path: the same tokens, so that the log-probabilities can be compared."""
-    exact, engine = load(model), load(model, quantize=True)
+    exact, engine = load_native(model), load_native(model, quantize=True)
     sources = sentences(30, engine.vocabulary[0])
     paths = [best[0].ids for best in exact.search(sources, Search(beam=1, min_length=1, max_length=8))]
     ends_there = Search(beam=1, max_length=1)  # a prefix raises the limit to its own length
@@ -130,7 +119,7 @@ def test_eight_bits_are_close(model: Path) -> None:
 @pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_bits_in_any_company(model: Path, quantize: bool, beam: int) -> None:
-    alone, many = load(model, 1, quantize), load(model, 3, quantize)
+    alone, many = load_native(model, 1, quantize), load_native(model, 3, quantize)
     sources = sentences(66, alone.vocabulary[0])
     search = Search(beam=beam, n_best=beam, extra_length=5)
     expected = [alone.search([source], search)[0] for source in sources]
@@ -144,7 +133,7 @@ def test_the_same_bits_in_any_company(model: Path, quantize: bool, beam: int) ->
 
 
 def test_callers_at_once(paper: Path) -> None:
-    engine = load(paper, 2, quantize=True)
+    engine = load_native(paper, 2, quantize=True)
     sources, search = sentences(24, 137), Search(beam=2, extra_length=5)
     expected = engine.search(sources, search)
     with ThreadPoolExecutor(5) as pool:
@@ -158,7 +147,7 @@ def test_callers_at_once(paper: Path) -> None:
 def test_long_sentences_agree(recipe: ModelRecipe, tmp_path: Path) -> None:
     """More positions than are scored at once, and larger scores appearing later."""
     directory = write_random(tmp_path / "m", recipe, 137)
-    reference, engine = TorchEngine.load(directory), load(directory)
+    reference, engine = TorchEngine.load(directory), load_native(directory)
     sources = [[*range(4, 137)] * 2, [*range(136, 4, -1)]]
     search = Search(beam=2, max_length=150, min_length=150)
     assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
@@ -168,7 +157,7 @@ def test_long_sentences_agree(recipe: ModelRecipe, tmp_path: Path) -> None:
 def test_longer_and_longer_sentences(recipe: ModelRecipe, tmp_path: Path) -> None:
     """What an engine knows of positions from a short sentence does for its part of a long one, and the reverse."""
     directory = write_random(tmp_path / "m", recipe, 137)
-    reference, engine, search = TorchEngine.load(directory), load(directory, 2), Search(beam=3, extra_length=9)
+    reference, engine, search = TorchEngine.load(directory), load_native(directory, 2), Search(beam=3, extra_length=9)
     for length in (5, 130, 70, 260, 1):
         sources = [[4 + (7 * i + length) % 133 for i in range(length)]]
         assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
@@ -180,14 +169,14 @@ def test_the_order_of_the_source_counts(positions: str, tmp_path: Path) -> None:
     told = next(recipe for recipe in TOLD.values() if recipe.positions == positions)
     left, right = [5, 6, 7, 8, 9], [9, 7, 5, 8, 6]
     for recipe, apart in ((told, True), (replace(told, positions="none", max_distance=16), False)):
-        engine = load(write_random(tmp_path / recipe.positions, recipe, 137))
+        engine = load_native(write_random(tmp_path / recipe.positions, recipe, 137))
         found = engine.search([left, right], Search(beam=1, max_length=1), [[11, 12, 13]] * 2)
         a, b = (best[0].log_probability for best in found)
         assert (abs(a - b) > 1e-2) == apart
 
 
 def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = load(paper)
+    engine = load_native(paper)
     with raises(SearchError, "unsupported_by_engine", "'torch'"):
         engine.search([[5]], Search(beam=65))
     with raises(ShapeError, "unknown_id", "137"):
@@ -213,7 +202,7 @@ def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.Monk
 def test_learned_positions_end(tmp_path: Path) -> None:
     sizes = {"d_model": 16, "n_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
     recipe = ModelRecipe(**sizes, positions="learned", max_positions=9)
-    engine = load(write_random(tmp_path / "m", recipe, 30))
+    engine = load_native(write_random(tmp_path / "m", recipe, 30))
     assert len(engine.search([[5] * 8], Search(max_length=8))) == 1
     with raises(ShapeError, "text_too_long", "9"):
         engine.search([[5] * 9], Search(max_length=8))
@@ -225,6 +214,6 @@ def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
     directory = write_with_nan(tmp_path / "m", PAPER, 137)
     for quantize in (False, True):
         with raises(SearchError, "not_finite"):
-            load(directory, quantize=quantize).search([[5, 6]], Search(max_length=3))
+            load_native(directory, quantize=quantize).search([[5, 6]], Search(max_length=3))
         with raises(SearchError, "not_finite"):
-            load(directory, quantize=quantize).search([[5, 6]], Search(max_length=3, sampling=Sampling(top_k=3)))
+            load_native(directory, quantize=quantize).search([[5, 6]], Search(max_length=3, sampling=Sampling(top_k=3)))

@@ -12,18 +12,10 @@ from dragoman.engines.forced import EncodedPairs, select_head
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError, ShapeError
-from dragoman.native import why_not
-from dragoman.search.ensemble import Ensemble
 from dragoman.search.types import Mean, RecordedHead, Search
+from native_engines import load_ensembles, load_native
 from raising import raises
 from random_models import PAPER, sentences, write_random, write_with_nan
-
-
-def load(directory: Path, threads: int = 1, quantize: bool = False) -> NativeEngine:
-    engine = NativeEngine.load(directory, threads, quantize)
-    if engine is None:
-        pytest.skip(str(why_not("translate")))
-    return engine
 
 
 def random_pairs(engine: NativeEngine, count: int) -> EncodedPairs:
@@ -33,7 +25,7 @@ def random_pairs(engine: NativeEngine, count: int) -> EncodedPairs:
 
 
 def test_scores_and_maps_agree_with_the_reference(model: Path) -> None:
-    reference, engine = TorchEngine.load(model), load(model, threads=2)
+    reference, engine = TorchEngine.load(model), load_native(model, threads=2)
     pairs = random_pairs(engine, 30)
     expected, found = reference.log_probabilities(pairs), engine.log_probabilities(pairs, 8)
     for (_, target), one, other in zip(pairs, found, expected, strict=True):
@@ -47,7 +39,7 @@ def test_scores_and_maps_agree_with_the_reference(model: Path) -> None:
 
 
 def test_maps_of_every_kind_layer_and_head_agree_with_the_reference(model: Path) -> None:
-    reference, engine = TorchEngine.load(model), load(model, threads=2)
+    reference, engine = TorchEngine.load(model), load_native(model, threads=2)
     for source, target in random_pairs(engine, 6)[3:]:
         expected, found = reference.attention_maps(source, target), engine.attention_maps(source, target)
         assert set(found) == set(expected) == {"cross", "encoder", "decoder"}
@@ -60,10 +52,7 @@ def test_maps_of_every_kind_layer_and_head_agree_with_the_reference(model: Path)
 def test_scores_of_ensembles_agree_with_the_reference(mean: Mean, tmp_path: Path) -> None:
     larger = replace(PAPER, d_model=64, n_heads=4, decoder_layers=1, positions="rotary")
     places = [write_random(tmp_path / str(i), recipe, 137, i) for i, recipe in enumerate((PAPER, larger, PAPER))]
-    reference = TorchEngine(Ensemble([TorchEngine.load(place).model for place in places], mean))
-    engine = NativeEngine.load(places[0], 2, False, places[1:], mean)
-    if engine is None:
-        pytest.skip(str(why_not("translate")))
+    reference, engine = load_ensembles(places, mean)
     pairs = random_pairs(engine, 30)
     found = engine.log_probabilities(pairs, 9)
     for one, other in zip(found, reference.log_probabilities(pairs), strict=True):
@@ -76,7 +65,7 @@ def test_scores_of_ensembles_agree_with_the_reference(mean: Mean, tmp_path: Path
 
 @pytest.mark.parametrize("quantize", [False, True])
 def test_recorded_heads_agree_with_a_forced_pass(model: Path, quantize: bool) -> None:
-    engine = load(model, quantize=quantize)
+    engine = load_native(model, quantize=quantize)
     layers, heads = engine.recipe.decoder_layers, engine.recipe.n_heads
     record = [RecordedHead(max(0, layers - 2), None), RecordedHead(layers - 1, heads - 1)]
     sources = sentences(20, engine.vocabulary[0])
@@ -94,7 +83,7 @@ def test_recorded_heads_agree_with_a_forced_pass(model: Path, quantize: bool) ->
 @pytest.mark.parametrize("quantize", [False, True])
 def test_the_same_bits_in_any_batch_and_with_any_threads(quantize: bool, tmp_path: Path) -> None:
     directory = write_random(tmp_path / "m", PAPER, 137)
-    engine, team = load(directory, 1, quantize), load(directory, 3, quantize)
+    engine, team = load_native(directory, 1, quantize), load_native(directory, 3, quantize)
     pairs = random_pairs(engine, 12)
     alone = [engine.log_probabilities([pair])[0] for pair in pairs]
     assert engine.log_probabilities(pairs, 5) == alone
@@ -111,7 +100,7 @@ def test_the_same_bits_in_any_batch_and_with_any_threads(quantize: bool, tmp_pat
 
 
 def test_invalid_pairs_never_reach_c(tmp_path: Path) -> None:
-    engine = load(write_random(tmp_path / "m", PAPER, 137))
+    engine = load_native(write_random(tmp_path / "m", PAPER, 137))
     for pair in (([137], [5]), ([5], [137]), ([-1], [5]), ([5], [-1])):
         with raises(ShapeError, "unknown_id"):
             engine.log_probabilities([pair])
@@ -122,6 +111,6 @@ def test_invalid_pairs_never_reach_c(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_not_finite(tmp_path: Path) -> None:
-    engine = load(write_with_nan(tmp_path / "m", PAPER, 137))
+    engine = load_native(write_with_nan(tmp_path / "m", PAPER, 137))
     with raises(SearchError, "not_finite"):
         engine.log_probabilities([([5, 6], [7])])

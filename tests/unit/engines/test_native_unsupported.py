@@ -20,8 +20,8 @@ from dragoman.errors import DamagedError, DragomanError, SearchError, ShapeError
 from dragoman.files import write_manifest
 from dragoman.modeldir.weights import tensor_layout
 from dragoman.models.loading import build_model
-from dragoman.native import why_not
 from dragoman.search.types import MAX_TOKENS, Search
+from native_engines import load_native
 from raising import raises
 from random_models import PAPER, RECIPES, TOLD, sentences, write_random
 
@@ -31,13 +31,6 @@ VOCABULARY = 101
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_random(tmp_path_factory.mktemp("models") / "whole", PAPER, VOCABULARY)
-
-
-def load(directory: Path, threads: int = 1) -> NativeEngine:
-    engine = NativeEngine.load(directory, threads, False)
-    if engine is None:
-        pytest.skip(str(why_not("translate")))
-    return engine
 
 
 def of_recipe(old: str, new: str) -> Callable[[Path], None]:
@@ -109,7 +102,7 @@ def test_a_damaged_model_is_refused_in_words(
     damage: str, engine: type[NativeEngine | TorchEngine], whole: Path, tmp_path: Path
 ) -> None:
     if engine is NativeEngine:
-        load(whole)
+        load_native(whole)
     directory = tmp_path / "m"
     shutil.copytree(whole, directory)
     change, words = DAMAGES[damage]
@@ -146,7 +139,7 @@ def test_damaged_positions_are_rejected(damage: str, engine: type[NativeEngine |
     name, change, words = TOLD_DAMAGES[damage]
     directory = write_random(tmp_path / "m", TOLD[name], VOCABULARY)
     if engine is NativeEngine:
-        load(directory)
+        load_native(directory)
     change(directory)
     write_manifest(directory)
     with pytest.raises(DragomanError, match=words):
@@ -164,7 +157,7 @@ def test_the_layout_names_what_the_model_has(recipe: str) -> None:
 def test_prefixes_outside_the_model(tmp_path: Path) -> None:
     sizes = {"d_model": 16, "n_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
     recipe = ModelRecipe(**sizes, positions="learned", max_positions=9, tie="none")
-    engine = load(write_random(tmp_path / "m", recipe, (50, 30)))
+    engine = load_native(write_random(tmp_path / "m", recipe, (50, 30)))
     short = Search(beam=2, max_length=3)
     assert engine.search([[49]], short, [[29] * 8])[0][0].ids == [29] * 8
     with raises(ShapeError, "text_too_long", "10 tokens", "learned for 9", "max_length"):
@@ -180,7 +173,7 @@ def test_prefixes_outside_the_model(tmp_path: Path) -> None:
 
 
 def test_the_largest_numbers_that_a_search_takes(whole: Path) -> None:
-    engine, plain = load(whole), Search(max_length=7)
+    engine, plain = load_native(whole), Search(max_length=7)
     with raises(SearchError, "out_of_range", "min_length"):
         engine.search([[5, 6]], Search(min_length=10**10))
     for repeat in (9, MAX_TOKENS):  # runs longer than the translation never appear twice
@@ -188,7 +181,7 @@ def test_the_largest_numbers_that_a_search_takes(whole: Path) -> None:
 
 
 def test_the_others_stop_when_one_fails(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, done, over = load(whole, threads=3), [], threading.Event()
+    engine, done, over = load_native(whole, threads=3), [], threading.Event()
     translate, join = engine._translate, threading.Thread.join
 
     def tried(*given: Any) -> Any:
@@ -212,7 +205,7 @@ def test_the_others_stop_when_one_fails(whole: Path, monkeypatch: pytest.MonkeyP
 
 def test_no_more_threads(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources, search = sentences(90, VOCABULARY, 5), Search(max_length=2)
-    expected = load(whole).search(sources, search)
+    expected = load_native(whole).search(sources, search)
     start, started = threading.Thread.start, []
 
     def refused(thread: threading.Thread) -> None:
@@ -221,13 +214,13 @@ def test_no_more_threads(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         started.append(thread)
         start(thread)
 
-    engine = load(whole, threads=4)
+    engine = load_native(whole, threads=4)
     monkeypatch.setattr(threading.Thread, "start", refused)
     assert engine.search(sources, search) == expected and len(started) == 1
 
 
 def test_no_memory_for_the_weights(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load(whole)
+    load_native(whole)
 
     def refused(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
@@ -238,7 +231,7 @@ def test_no_memory_for_the_weights(whole: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_memory_for_a_worker(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = load(whole)
+    engine = load_native(whole)
     monkeypatch.setattr(engine.code, "worker_new", lambda model: None)
     with pytest.raises(MemoryError, match="one more translating thread"):
         engine.search([[5]], Search(max_length=2))

@@ -94,14 +94,15 @@ def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> N
         (EngineRequest(SAMPLED, device="cpu"), "native"),
         (EngineRequest(constraints=True, device="cpu"), "native"),
         (EngineRequest(Search(beam=65), constraints=True, device="cpu"), "torch"),
-        (EngineRequest(constraints=True, device="cuda"), "torch"),
+        (EngineRequest(constraints=True, device="cuda"), "cuda"),
         (EngineRequest(models=2, device="cpu"), "native"),
         (EngineRequest(precision="bfloat16", device="cpu"), "torch"),
         (EngineRequest(precision="int8", device="cpu"), "native"),
         (EngineRequest(device="cuda"), "cuda"),
         (EngineRequest(Search(beam=33), device="cuda:1"), "torch"),
-        (EngineRequest(Search(no_repeat=2), device="cuda"), "torch"),
-        (EngineRequest(prefixes=True, device="cuda"), "torch"),
+        (EngineRequest(Search(no_repeat=2), device="cuda"), "cuda"),
+        (EngineRequest(SAMPLED, device="cuda"), "torch"),
+        (EngineRequest(prefixes=True, device="cuda"), "cuda"),
         (EngineRequest(precision="float32", device="cuda"), "cuda"),
         (EngineRequest(constraints=True, precision="int8", device="cpu"), "native"),
         (EngineRequest(Search(beam=65), constraints=True, precision="int8", device="cpu"), None),
@@ -167,7 +168,7 @@ def test_a_search_that_no_engine_of_the_precision_can_do(directory: Path) -> Non
     [
         ("native", Search(beam=65, no_repeat=3), True, "beam=65; use 'torch'"),
         ("ctranslate2", SAMPLED, False, "sampling; use 'native' or 'torch'"),
-        ("ctranslate2", Search(no_repeat=3), True, "no_repeat=3, a prefix; use 'native' or 'torch'"),
+        ("ctranslate2", Search(no_repeat=3), True, "no_repeat=3, a prefix; use 'native' or 'cuda' or 'torch'"),
     ],
 )
 def test_what_an_engine_does_not_support_is_named(

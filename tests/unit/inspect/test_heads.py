@@ -251,3 +251,20 @@ def test_what_cannot_be_asked_about_is_refused(translator: Translator, tmp_path:
         )
         with raises(SearchError, "unsupported_model", architecture):
             survey_heads(rival, SOURCES, TARGETS)
+
+
+@pytest.mark.gpu
+def test_a_survey_on_a_gpu_is_that_of_the_cpu(tmp_path: Path) -> None:
+    place, surveys = write_tiny_model(tmp_path / "model"), []
+    for device in ("cpu", "cuda"):
+        made = Translator.load(place, device=device, engine="torch", precision="float32")
+        surveys.append(survey_heads(made, SOURCES, TARGETS, curve=True))
+    here, there = surveys
+    assert there.cross_entropy == pytest.approx(here.cross_entropy, abs=1e-4)
+    assert [head.id for head in there.heads] == [head.id for head in here.heads]
+    for ours, theirs in zip(there.heads, here.heads, strict=True):
+        for name in ("ablation", "gradient", "sensitivity"):
+            assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-4), (ours.id, name)
+        assert ours.statistics is not None and theirs.statistics is not None
+        assert ours.statistics.entropy == pytest.approx(theirs.statistics.entropy, abs=1e-4)
+    assert there.curve[0].cross_entropy == pytest.approx(here.curve[0].cross_entropy, abs=1e-4)

@@ -45,7 +45,7 @@ def main(library: Path, folder: Path) -> None:
                 engine = NativeEngine([NativeModel(code, recipe, sizes, mapped, 2, quantize)], 2, quantize)
                 for beam in (1, 3):
                     with suppress(SearchError):  # the model produced NaN
-                        engine.search(sentences(9, min(sizes)), Search(beam=beam, max_length=7))
+                        engine.search(sentences(4, min(sizes)), Search(beam=beam, max_length=7))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def test_each_processor_uses_what_it_has_and_sums_exactly(cpu: str, built: Path)
 
 
 def test_float_agrees_with_the_reference(built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]]) -> None:
-    sources = sentences(9, model[2][0])
+    sources = sentences(6, model[2][0])
     reference, engine = TorchEngine.load(model[0]), on_arm("max", built, model, False)
     expected, found = reference.search(sources, SEARCH), engine.search(sources, SEARCH)
     assert engine.search([sources[5]], SEARCH) == [found[5]]  # in any company
@@ -68,7 +68,7 @@ def test_float_agrees_with_the_reference(built: Path, model: tuple[Path, ModelRe
 def test_eight_bits_are_the_same_on_every_processor_and_close(
     built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]]
 ) -> None:
-    sources = sentences(6, model[2][0])
+    sources = sentences(4, model[2][0])
     exact = on_arm("max", built, model, False)
     engines = [on_arm(cpu, built, model, True) for cpu in CPUS]
     found: list[list[list[Hypothesis]]] = [engine.search(sources, SEARCH) for engine in engines]

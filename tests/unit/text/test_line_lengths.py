@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from random import Random
 
 import pytest
@@ -38,10 +39,10 @@ def test_measured_by_definition() -> None:
 
 def test_stored_as_json() -> None:
     found = LineLengths.measure(*made_up(), 99)
-    assert LineLengths.from_table(json.loads(json.dumps(found.to_table()))) == found
+    assert LineLengths.from_table(json.loads(json.dumps(asdict(found)))) == found
     for change in ({"shares": [1.0]}, {"tokens": [[1, 2]]}, {"longest": None}, {"ratio": [1]}, {"tokens": 3}):
         with pytest.raises(ValueError):
-            LineLengths.from_table(found.to_table() | change)
+            LineLengths.from_table(asdict(found) | change)
     with pytest.raises(ValueError):
         LineLengths.from_table({})
 

@@ -52,7 +52,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
     changes = (CODES, "text.vocabulary_size=310", *changes)
     assert_crashes_leave_no_trace(data, tmp_path, *changes)
     card = (tmp_path / "m" / "card.md").read_text(encoding="utf-8")
-    assert card.startswith("# numbers.en to de, back\n")
+    assert card.startswith("# English to German, back\n")
     assert card.count("| numbers.en |") == card.count("| numbers.back |") == 1
     assert "It translates into de (" in card and "bleu is the mean over the target languages" in card
     info = read_info(tmp_path / "m")

@@ -36,6 +36,12 @@ from dragoman.search.types import Search
 @click.option(
     "--alignment-weight", type=float, default=0.05, show_default=True, help="Weight of guided alignment; 0 for none."
 )
+@click.option(
+    "--reverse",
+    type=NAME,
+    shell_complete=complete_model,
+    help="A model of the opposite direction, to align words with.",
+)
 @click.option("--minutes", type=float, help="Time that training the student may take on this machine.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device.  [default: a GPU if there is one]")
 def command(
@@ -53,6 +59,7 @@ def command(
     drop: float,
     min_bleu: float,
     alignment_weight: float,
+    reverse: str | None,
     minutes: float | None,
     device: str | None,
 ) -> None:
@@ -79,6 +86,7 @@ def command(
         drop=drop,
         min_bleu=min_bleu,
         alignment_weight=alignment_weight,
+        reverse=reverse,
         minutes=minutes,
         device=device,
     )

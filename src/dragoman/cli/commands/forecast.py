@@ -70,7 +70,7 @@ def train_command(
 ) -> None:
     """Train a forecaster on columns of a CSV or Parquet file.
 
-    The same command resumes a run that was stopped. Columns are series of their own, with shared weights.
+    The same command resumes a run that was stopped. Each column is a separate series; all share the weights.
     """
     from dragoman import forecast
 

@@ -108,7 +108,7 @@ def command(
     tree_files = existing_files(trees)
     place = resolve_output(parse_output(output), [*sides, *tree_files])
     if plain:
-        reject_unused(("source_key", "target_key"), "they are columns of TSV; other input has none")
+        reject_unused(("source_key", "target_key"), "only TSV has columns")
     if per_token and length_penalty is not None:
         raise click.UsageError("--per-token cannot be combined with --length-penalty; drop one of them")
     if as_json:

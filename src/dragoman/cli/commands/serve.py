@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command(epilog=examples("dragoman serve en-de=my-model --port 8080", "dragoman serve"))
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=complete_model)
 @click.option("--adapter", "adapters", multiple=True, metavar="[NAME=]ADAPTER",
-              help="Adapter of a served model, served as a model of its own; repeatable.")  # fmt: skip
+              help="Adapter of a served model, served as a separate model; repeatable.")  # fmt: skip
 @click.option("--languages", metavar="SOURCE-TARGET", help="Languages of the model, such as en-es.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for a free one.")

@@ -39,7 +39,7 @@ NAME = NamedPath()  # a str: the path of a file or model, a model's name, or `-`
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: command lines, each on a line of its own."""
+    """The end of a command's help: one command line per line."""
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 

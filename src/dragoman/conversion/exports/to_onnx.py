@@ -38,7 +38,7 @@ def write_onnx(model: ExportedModel, out: Path) -> None:
 
 
 def save(graph: GraphBuilder, out: Path, name: str) -> None:
-    """Check and write a graph; the weights of a large one go to a file of their own."""
+    """Check and write a graph; the weights of a large one go to a separate file."""
     import onnx
 
     model: Any = graph.finish(name)

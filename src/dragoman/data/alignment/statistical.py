@@ -82,11 +82,6 @@ class AlignmentModel:
         """The probability that a source token translates to a target token."""
         return float(self.code.model_probability(self.address, source, target))
 
-    @property
-    def tension(self) -> float:
-        """How closely alignments follow the diagonal."""
-        return float(self.code.model_tension(self.address))
-
     def __del__(self) -> None:
         """Free the memory of the C side."""
         if self.address:
@@ -138,7 +133,6 @@ def load_code() -> Any:
     code.model_train.argtypes = (pointer, pointer, ctypes.c_int)
     code.model_align.argtypes = (pointer,) * 3
     code.model_probability.argtypes = (pointer, ctypes.c_int32, ctypes.c_int32)
-    code.model_probability.restype = code.model_tension.restype = ctypes.c_double
-    code.model_tension.argtypes = (pointer,)
+    code.model_probability.restype = ctypes.c_double
     code.symmetrize.argtypes = (pointer,) * 5
     return code

@@ -151,7 +151,7 @@ def plain_corpora(sources: Sequence[Path], targets: Sequence[Path], kind: str = 
 
 
 def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequence[Corpus]) -> list[Corpus]:
-    """Plain files as corpora, followed by the other corpora; raise if there are none."""
+    """Plain files as corpora, followed by the other corpora; raise if the result is empty."""
     found = [*plain_corpora(sources, targets), *others]
     if not found:
         raise DataError("no sentence pairs; give source and target files, TSV, JSON lines or TMX", code="no_data")

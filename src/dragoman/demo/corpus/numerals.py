@@ -2,7 +2,7 @@
 
 English follows British usage ("one hundred and five"); German writes a number as one word with the unit before the ten
 ("einhundertfünf", "fünfundzwanzig"). The readers take the longest number that starts at a word and return where it
-ends, so the sentence parser needs no look-ahead of its own.
+ends, so the sentence parser needs no look-ahead.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ INLINE: Final = names(
 )
 POINTS: Final = names("img wbr input embed")  # void elements inside a sentence
 PROTECTED: Final = names("code kbd samp var tt math svg")
-DRAWINGS: Final = names("math svg")  # with elements of their own
+DRAWINGS: Final = names("math svg")  # not HTML's elements
 UNTOUCHED: Final = names("pre script style template object iframe canvas audio video noembed noframes")
 RAW: Final = names("script style")
 VOID: Final = names("area base br col embed hr img input link meta param source track wbr")

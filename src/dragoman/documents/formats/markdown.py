@@ -55,7 +55,7 @@ def read(data: bytes, name: str) -> SplicedText:
 
 
 def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """A rule for markdown-it: the text of a footnote is a paragraph of its own."""
+    """A rule for markdown-it: the text of a footnote is a paragraph."""
 
     def line(number: int) -> str:
         return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]

@@ -87,7 +87,7 @@ class MaskedText:
     masks: tuple[Mask, ...] = ()
 
     def locate(self, translation: str) -> list[int] | None:
-        """Where each mask is in a translation; None unless each occurs once, as a word of its own.
+        """Where each mask is in a translation; None unless each occurs once, as a whole word.
 
         Masks of positional placeholders, such as `%s`, must be in order too.
         """

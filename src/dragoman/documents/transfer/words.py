@@ -107,7 +107,7 @@ def split_parts(text: str, word: Range) -> list[Range]:
 
 
 def character_kind(character: str) -> str:
-    """Letter, digit or mark; the 2 of H2O is a part of its own."""
+    """Letter, digit or mark; the 2 of H2O is a separate part."""
     return "mark" if is_mark(character) else "digit" if character.isdecimal() else "letter"
 
 

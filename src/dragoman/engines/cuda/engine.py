@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dragoman.engines.base import check_supported
+from dragoman.engines.base import check_batch, check_supported
 from dragoman.engines.cuda import graphs
 from dragoman.engines.cuda.graphs import DecoderGraph, EncoderGraph, Integers, Recorder, collect_hypotheses
 from dragoman.engines.cuda.kernels_torch import TorchKernels
+from dragoman.engines.cuda.rules import Rules
 from dragoman.engines.cuda.state import GraphShape, ModelWeights
 from dragoman.engines.specs import CUDA, cuda_unavailable
 from dragoman.errors import SearchError, ShapeError
@@ -88,6 +89,7 @@ class CudaEngine:
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
+        check_batch(sources, prefixes, constraints, self.weights.vocabulary)
         if not sources:
             return []
         code = self.weights.code
@@ -96,42 +98,54 @@ class CudaEngine:
         known = {n: search.limit(n) for n in set(lengths.tolist())}
         limits = np.array([known[n] for n in lengths.tolist()])
         limits = limits if longest is None else limits.clip(max=longest)
+        if prefixes is not None:
+            limits = np.maximum(limits, np.fromiter(map(len, prefixes), np.int64, len(sources)))
+            if longest is not None and limits.max() > longest:
+                raise too_long("prefix", int(limits.max()) + 1, longest + 1)
         found: list[list[Hypothesis]] = [[] for _ in sources]
         start = 0
         with self.lock, torch.inference_mode(), self.recorder.on_stream():
             while start < len(sources):
-                part = slice(start, start + self._room(lengths[start:], limits[start:], search.beam))
-                indices = np.arange(len(sources))[part]
-                self._search_batch(sources[part], lengths[part], limits[part], search, found, indices, stop)
+                n = self._room(lengths[start:], limits[start:], search.beam, tuple(record))
+                part = slice(start, start + n)
+                shape = shape_of(lengths[part], limits[part], search.beam, tuple(record))
+                rules = Rules(
+                    None if prefixes is None else prefixes[part],
+                    search.no_repeat,
+                    None if constraints is None else constraints[part],
+                    shape.steps,
+                )
+                decoder = self._decoder(replace(shape, rules=rules.shape))
+                memory = self._encoder(shape.sentences, int(lengths[part].max()) + 1).encode(
+                    sources[part], lengths[part]
+                )
+                decoder.begin(memory, lengths[part], limits[part], search, rules)
+                self._search_batch(decoder, limits[part], search, found, np.arange(len(sources))[part], stop)
                 start = part.stop
         if not all(found):
             raise SearchError(NOT_FINITE, code="not_finite")
         return found
 
-    def _room(self, lengths: Integers, limits: Integers, beam: int) -> int:
+    def _room(self, lengths: Integers, limits: Integers, beam: int, record: tuple[RecordedHead, ...]) -> int:
         """The number of next sentences that fit into half of the memory, all at the longest one's shape.
 
         The other half is for the smaller state in which the last few continue.
         """
         n = min(len(lengths), SENTENCES[-1])
-        while n > 1 and shape_of(lengths[:n], limits[:n], beam).bytes(self.weights) > self.budget / 2:
+        while n > 1 and shape_of(lengths[:n], limits[:n], beam, record).bytes(self.weights) > self.budget / 2:
             n //= 2
         return n
 
     def _search_batch(
         self,
-        sources: Ids,
-        lengths: Integers,
+        decoder: DecoderGraph,
         limits: Integers,
         search: Search,
         found: list[list[Hypothesis]],
         indices: Integers,
         stop: StopFlag | None = None,
     ) -> None:
-        """Search in one state and write to `indices` of `found`; the last few sentences continue in a smaller state."""
-        decoder = self._decoder(shape_of(lengths, limits, search.beam))
-        memory = self._encoder(decoder.state.shape.sentences, int(lengths.max()) + 1).encode(sources, lengths)
-        decoder.begin(memory, lengths, limits, search)
+        """Run a search that has begun and write to `indices` of `found`; the last few continue in a smaller state."""
         for _ in range(0, int(limits.max()) + 1, graphs.STEPS_PER_GRAPH):
             if stop is not None:
                 stop.check()
@@ -140,9 +154,7 @@ class CudaEngine:
                 break
             room, going = decoder.state.shape, np.flatnonzero(~done)
             if len(going) <= room.sentences // 4 and room.sentences > SENTENCES[3]:
-                smaller = self._decoder(
-                    GraphShape(bucket(len(going)), room.beam, room.source, room.steps), keep=decoder
-                )
+                smaller = self._decoder(replace(room, sentences=bucket(len(going))), keep=decoder)
                 collect_hypotheses(decoder.state, np.flatnonzero(done), indices, limits, search, found)
                 smaller.take_over(decoder, going)
                 decoder, indices, limits = smaller, indices[going], limits[going]
@@ -154,11 +166,7 @@ class CudaEngine:
         code = self.weights.source_code
         if isinstance(code, LearnedPositions):
             if longest > len(code.table):
-                raise ShapeError(
-                    f"a source has {longest} tokens, but positions were learned for {len(code.table)}; use shorter "
-                    "sentences, or train with a larger model.max_positions or model.positions='sinusoidal'",
-                    code="text_too_long",
-                )
+                raise too_long("source", longest, len(code.table))
             width = min(width, len(code.table))
         encoder = self.encoders.pop((n, width), None) or EncoderGraph(
             self.weights, self.kernels, n, width, self.recorder
@@ -188,10 +196,19 @@ def bucket(n: int) -> int:
     return next(size for size in SENTENCES if size >= n)
 
 
-def shape_of(lengths: Integers, limits: Integers, beam: int) -> GraphShape:
+def shape_of(lengths: Integers, limits: Integers, beam: int, record: tuple[RecordedHead, ...] = ()) -> GraphShape:
     """The shape for a search of these sources."""
     room = power_of_two(int(lengths.max()) + 1, 32), power_of_two(int(limits.max()) + 1, 32)
-    return GraphShape(bucket(len(lengths)), beam, *room)
+    return GraphShape(bucket(len(lengths)), beam, *room, recorded=record)
+
+
+def too_long(what: str, tokens: int, learned: int) -> ShapeError:
+    """The error for a source or a prefix with more tokens than there are positions."""
+    return ShapeError(
+        f"a {what} has {tokens} tokens, but positions were learned for {learned}; use shorter sentences, or train with "
+        "a larger model.max_positions or model.positions='sinusoidal'",
+        code="text_too_long",
+    )
 
 
 def choose_kernels(device: torch.device) -> TorchKernels:

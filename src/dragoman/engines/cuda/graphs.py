@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.engines.cuda.kernels_torch import TorchKernels
+from dragoman.engines.cuda.rules import Rules
 from dragoman.engines.cuda.state import GraphShape, ModelWeights, SearchState, SearchTensors, decode_step, encode
 from dragoman.search.types import Hypothesis, Ids, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
@@ -79,7 +81,7 @@ class DecoderGraph:
 
     def __init__(self, weights: ModelWeights, kernels: TorchKernels, shape: GraphShape, recorder: Recorder) -> None:
         self.weights, self.kernels, self.asynchronous = weights, kernels, recorder.records
-        self.state = SearchState(weights, shape)
+        self.state = SearchState(weights, shape, kernels.follow)
         self.staging = SearchTensors(shape, torch.device("cpu"), pinned=recorder.records)
         self.host_done = torch.zeros(shape.sentences, dtype=torch.int32, pin_memory=recorder.records)
         self.events: list[torch.cuda.Event] = []
@@ -90,7 +92,7 @@ class DecoderGraph:
             decode_step(self.weights, self.state, self.kernels)
         self.host_done.copy_(self.state.done, non_blocking=True)
 
-    def begin(self, source: Tensor, lengths: Integers, limits: Integers, search: Search) -> None:
+    def begin(self, source: Tensor, lengths: Integers, limits: Integers, search: Search, rules: Rules) -> None:
         """Start a new search; rows beyond the sources are done from the start."""
         s, staging, n = self.state, self.staging, len(lengths)
         staging.integers.zero_()
@@ -105,6 +107,7 @@ class DecoderGraph:
         staging.normalizer.copy_(normalizers(search, s.shape.steps + 1))
         s.integers.copy_(staging.integers, non_blocking=True)
         s.floats.copy_(staging.floats, non_blocking=True)
+        s.begin_rules(rules)
         s.history[0].fill_(BOS)
         s.source[:, : source.shape[1]].copy_(source.view(*source.shape[:2], *s.source.shape[2:]))
         self._reset_host_view()
@@ -152,10 +155,24 @@ def collect_hypotheses(
     tokens = s.history[:longest].t().gather(0, at.flatten(0, 1)).view(slots.shape)[:, :, 1:].tolist()
     columns = [np.take_along_axis(x, order, 1).tolist() for x in (lengths, scores, totals)]
     sentences = list(zip(tokens, *columns, indices.tolist(), (limits + 1).tolist(), strict=False))
-    for i in which.tolist():
+    maps = None if not s.shape.recorded else recorded_maps(s, at[torch.from_numpy(which).to(at.device)])
+    source_lengths = s.source_length.tolist()
+    for number, i in enumerate(which.tolist()):
         *rows, index, limit = sentences[i]
         found[index] = [
-            Hypothesis(row[: length - 1], score, total, length == limit)
-            for row, length, score, total in zip(*rows, strict=True)
+            Hypothesis(
+                row[: length - 1],
+                score,
+                total,
+                length == limit,
+                None if maps is None else maps[:, number, rank, :length, : source_lengths[i]].copy(),
+            )
+            for rank, (row, length, score, total) in enumerate(zip(*rows, strict=True))
             if score > -np.inf
         ]
+
+
+def recorded_maps(s: SearchState, rows: Tensor) -> Any:
+    """The recorded attention `[heads, sentences, hypotheses, T, S]` of the rows `[sentences, hypotheses, T]`."""
+    at = torch.arange(rows.shape[-1], device=rows.device) * s.shape.rows + rows
+    return s.maps.flatten(1, 2)[:, at, : int(s.source_length.max())].cpu().numpy()

@@ -6,7 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dragoman.engines.cuda.rules import follow_tokens
+from dragoman.engines.cuda.selection import Likeliest, forbid_tokens, select_step
 from dragoman.engines.cuda.state import Affine, ModelWeights, NormWeights, SearchState
+from dragoman.search.constraints.batch import BatchAutomata
+from dragoman.search.constraints.beam import ConstraintProgress
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
@@ -86,51 +90,49 @@ class TorchKernels:
         out = F.scaled_dot_product_attention(asked, keys, values, attn_mask=seen)
         return out.transpose(1, 2).reshape(s.shape.rows, -1)
 
+    def record(self, w: ModelWeights, s: SearchState, layer: int, q: Tensor) -> None:
+        """Store the attention weights of the recorded heads of a layer."""
+        heads = [(i, recorded.head) for i, recorded in enumerate(s.shape.recorded) if recorded.layer == layer]
+        if not heads:
+            return
+        sentences, beam, room, rows = s.shape.sentences, s.shape.beam, s.shape.source, s.shape.rows
+        keys = s.source[:, :, layer, : w.heads * w.d_k].view(sentences, room, w.heads, w.d_k)
+        asked = q.view(sentences, beam, w.heads, w.d_k)
+        seen = (torch.arange(room, device=q.device) < s.source_length[:, None])[:, None, None]
+        position = torch.where(s.done == 0, s.position, s.shape.steps).repeat_interleave(beam).long()
+        here = position * rows + torch.arange(rows, device=q.device)
+        for i, head in heads:
+            which = slice(None) if head is None else slice(head, head + 1)
+            scores = torch.einsum("bwhk,bshk->bhws", asked[:, :, which].float(), keys[:, :, which].float())
+            weights = (scores * w.d_k**-0.5).masked_fill(~seen, -torch.inf).softmax(-1).mean(1)
+            s.maps[i].flatten(0, 1).index_copy_(0, here, weights.flatten(0, 1))
+
+    def follow(
+        self, automata: BatchAutomata, before: ConstraintProgress, tokens: Tensor, lengths: Tensor
+    ) -> ConstraintProgress:
+        """Progress in the automata of lexical constraints after one more token."""
+        return follow_tokens(automata, before, tokens, lengths)
+
     def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
-        """Extend the open hypotheses by every token, keep the likeliest (see `Search`), and advance one position.
+        """Extend the open hypotheses by every token, keep the likeliest (see `Search`), and advance one position."""
+        select_step(s, self.likeliest(w, s, logits), logits)
 
-        Finished hypotheses are candidates that always win, and so keep their slot.
-        """
-        sentences, beam = s.shape.sentences, s.shape.beam
-        logits = logits[:, : w.vocabulary].view(sentences, beam, -1)
+    def likeliest(self, w: ModelWeights, s: SearchState, logits: Tensor) -> Likeliest:
+        """The likeliest allowed tokens of each row; logits of tokens forbidden by what was written are overwritten."""
+        logits = logits[:, : w.vocabulary]
         total = logits.logsumexp(-1, keepdim=True)  # before masking: probabilities are over the whole vocabulary
-        end = logits[:, :, EOS : EOS + 1] - total
-        at = s.position[:, None].long()
+        forced = s.forced()
+        if s.shape.rules.forbids:
+            forbid_tokens(s, logits, forced)
         allowed = logits.clone()
-        allowed[:, :, PAD : BOS + 1] = -torch.inf
-        allowed[:, :, EOS].masked_fill_(at < s.min_length, -torch.inf)
-        value, token = allowed.topk(min(beam, w.vocabulary))
-        first = torch.arange(value.shape[2], device=value.device) == 0
-        full = (at >= s.limit[:, None])[:, :, None]
-        gain = torch.where(full, torch.where(first, end, -torch.inf), value - total)
-        token = token.masked_fill(full, EOS)
-        held = s.finished.bool()
-        always = torch.where(first, torch.inf, -torch.inf)
-        candidates = torch.where(held[:, :, None], always, s.score[:, :, None] + gain)
-        best, chosen = candidates.flatten(1).topk(beam)
-        parent = chosen // value.shape[2]
-        held = held.gather(1, parent) & (best == torch.inf)  # not where a slot found nothing: its parent is arbitrary
-        score = torch.where(held, s.score.gather(1, parent), best)
-        token = token.flatten(1).gather(1, chosen).masked_fill(held, EOS)
-        ends = ~held & (token == EOS) & (score > -torch.inf)
-        length = torch.where(ends, at + 1, s.length.gather(1, parent))  # the EOS token is counted
-        finished = held | ends
-        going = s.done == 0
-
-        hope = score.masked_fill(finished, -torch.inf).amax(1, keepdim=True)
-        most = s.normalizer[s.limit.long() + 1].maximum(s.normalizer[(at[:, 0] + 2).clamp(max=len(s.normalizer) - 1)])
-        beaten = finished & (score / s.normalizer[length.long()] >= hope / most[:, None])
-        decided = (beaten.sum(1) >= s.n_best) | full.flatten()
-
-        lineage = s.lineage.gather(1, parent[:, :, None].expand(-1, -1, s.shape.steps))
-        lineage.scatter_(2, at[:, :, None].expand(-1, beam, 1), parent[:, :, None].int())
-        put = (s.position + 1).repeat_interleave(beam).long()[None]
-        kept = s.history.gather(0, put)
-        s.history.scatter_(0, put, torch.where(going.repeat_interleave(beam), token.flatten().int(), kept[0])[None])
-        for mine, new in ((s.score, score), (s.length, length), (s.finished, finished), (s.lineage, lineage)):
-            mine.copy_(torch.where(going.view(-1, *[1] * (mine.dim() - 1)), new.to(mine.dtype), mine))
-        s.done.copy_((~going | decided).int())
-        s.position.add_((s.done == 0).int())
+        allowed[:, PAD : BOS + 1] = -torch.inf
+        too_short = (s.position < s.min_length).repeat_interleave(s.shape.beam)
+        allowed[:, EOS].masked_fill_(too_short, -torch.inf)
+        if forced is not None:
+            at = forced[:, None]
+            only = torch.full_like(allowed, -torch.inf).scatter_(1, at, logits.gather(1, at))
+            allowed = torch.where(at == PAD, allowed, only)
+        return Likeliest(*allowed.topk(min(s.shape.beam, w.vocabulary)), total)
 
     def _normalized(
         self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None

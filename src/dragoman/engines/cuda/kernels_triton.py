@@ -13,7 +13,12 @@ from torch import Tensor
 
 from dragoman.engines.cuda import triton_jit
 from dragoman.engines.cuda.kernels_torch import TorchKernels
+from dragoman.engines.cuda.selection import Likeliest, forbid_tokens
 from dragoman.engines.cuda.state import Affine, ModelWeights, NormWeights, SearchState
+from dragoman.search.constraints.batch import BatchAutomata
+from dragoman.search.constraints.beam import ConstraintProgress
+from dragoman.search.constraints.token_bytes import SYMBOLS
+from dragoman.text.special_tokens import PAD
 
 
 class Tile(NamedTuple):
@@ -117,22 +122,65 @@ class TritonKernels(TorchKernels):
 
     def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
         """The likeliest of each block of the vocabulary, then the likeliest of each sentence."""
+        if s.required is not None:
+            super().select(w, s, logits)
+            return
         rows, beam, steps = s.shape.rows, s.shape.beam, s.shape.steps
+        values, tokens, tops, masses = self._blocks(w, s, logits)
+        blocks = tops.shape[1]
+        triton_jit.select_kernel[(s.shape.sentences,)](
+            values, tokens, tops, masses, logits, logits.stride(0), s.score, s.finished, s.length, s.lineage,
+            s.history, s.position, s.limit, s.done, s.n_best, s.normalizer, rows, steps, s.shape.rules.forbids,
+            beam, triton.next_power_of_2(beam), blocks, triton.next_power_of_2(blocks),
+            triton.next_power_of_2(blocks * beam), 32,
+        )  # fmt: skip
+
+    def likeliest(self, w: ModelWeights, s: SearchState, logits: Tensor) -> Likeliest:
+        """Of the likeliest of each block; those of sentences that are done were not computed."""
+        values, tokens, tops, masses = self._blocks(w, s, logits)
+        done = (s.done != 0).repeat_interleave(s.shape.beam)[:, None]
+        best, where = values.flatten(1).masked_fill(done, -torch.inf).topk(s.shape.beam)
+        chosen = tokens.flatten(1).gather(1, where).masked_fill(done, PAD)
+        total = (tops + masses.log()).masked_fill(done, 0.0).logsumexp(1, keepdim=True)
+        return Likeliest(best, chosen.long(), total)
+
+    def _blocks(self, w: ModelWeights, s: SearchState, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The likeliest tokens of each block of the vocabulary, with their logits, and the parts of the softmax."""
+        rows, beam = s.shape.rows, s.shape.beam
         tile = LIKELIEST if beam <= 8 else LIKELIEST_OF_MANY
         blocks = triton.cdiv(w.vocabulary, tile.block)
         values = torch.empty(rows, blocks, beam, device=w.device)
         tokens = torch.empty(rows, blocks, beam, dtype=torch.int32, device=w.device)
         tops, masses = torch.empty(2, rows, blocks, device=w.device)
-        triton_jit.likeliest_kernel[(rows, blocks)](
-            values, tokens, tops, masses, logits, s.position, s.done, s.min_length, logits.stride(0), w.vocabulary,
-            beam, blocks, tile.block, num_warps=tile.warps,
+
+        def run(add: bool, pick: bool) -> None:
+            triton_jit.likeliest_kernel[(rows, blocks)](
+                values, tokens, tops, masses, logits, s.position, s.done, s.min_length, s.prefixes, s.shape.steps,
+                logits.stride(0), w.vocabulary, add, pick, s.prefixes is not None, beam, blocks, tile.block,
+                num_warps=tile.warps,
+            )  # fmt: skip
+
+        if s.shape.rules.forbids:
+            run(add=True, pick=False)
+            forbid_tokens(s, logits, s.forced())
+            run(add=False, pick=True)
+        else:
+            run(add=True, pick=True)
+        return values, tokens, tops, masses
+
+    def follow(
+        self, automata: BatchAutomata, before: ConstraintProgress, tokens: Tensor, lengths: Tensor
+    ) -> ConstraintProgress:
+        """All symbols of a token in one kernel."""
+        groups = lengths.shape[1]
+        old = before.states, before.last, before.length, before.met, before.reached
+        new = [torch.empty_like(x) for x in old]
+        triton_jit.follow_kernel[(len(tokens),)](
+            *new, *old, tokens, automata.delta, lengths, automata.stream, automata.first, automata.last,
+            automata.between, automata.stream.shape[1], groups, groups > 0, triton.next_power_of_2(max(1, groups)),
+            SYMBOLS, automata.between.shape[1], num_warps=1,
         )  # fmt: skip
-        triton_jit.select_kernel[(s.shape.sentences,)](
-            values, tokens, tops, masses, logits, logits.stride(0), s.score, s.finished, s.length, s.lineage,
-            s.history, s.position, s.limit, s.done, s.n_best, s.normalizer, rows, steps,
-            beam, triton.next_power_of_2(beam), blocks, triton.next_power_of_2(blocks),
-            triton.next_power_of_2(blocks * beam), 32,
-        )  # fmt: skip
+        return ConstraintProgress(*new)
 
     def _normalized(
         self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None

@@ -16,9 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dragoman.engines.cuda.rules import NO_RULES, FixedAllocator, FixedAvoided, Follow, Rules, RuleShape, follow_tokens
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.nn import LayerNorm, LearnedPositions, SinusoidalPositions, sinusoid
-from dragoman.text.special_tokens import BOS
+from dragoman.search.types import RecordedHead
+from dragoman.text.special_tokens import BOS, PAD
 
 if TYPE_CHECKING:
     from dragoman.engines.cuda.kernels_torch import TorchKernels
@@ -143,12 +145,14 @@ def _stacked(linears: list[nn.Linear]) -> Affine:
 
 @dataclass(frozen=True)
 class GraphShape:
-    """The sizes of a recorded step: sentences, beams, maximum source tokens and steps."""
+    """The sizes of a recorded step (sentences, beams, maximum source tokens and steps), and what it does besides."""
 
     sentences: int
     beam: int
     source: int
     steps: int
+    rules: RuleShape = NO_RULES
+    recorded: tuple[RecordedHead, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -159,7 +163,8 @@ class GraphShape:
         """Approximate memory of a state of this shape."""
         width = weights.heads * (weights.d_k + weights.d_v) * len(weights.layers) * weights.table.element_size()
         logits = self.rows * (8 * len(weights.projection.weight) + 64 * weights.d_model)
-        return width * (self.steps * self.rows + self.source * self.sentences) + logits
+        maps = 4 * len(self.recorded) * (self.steps + 1) * self.rows * self.source
+        return width * (self.steps * self.rows + self.source * self.sentences) + logits + maps + self.rules.bytes()
 
 
 class SearchTensors:
@@ -186,9 +191,9 @@ def _aligned(sizes: list[int], dtype: torch.dtype, device: torch.device, pinned:
 
 
 class SearchState(SearchTensors):
-    """All tensors of a search."""
+    """All tensors of a search; `follow` advances the automata of lexical constraints."""
 
-    def __init__(self, weights: ModelWeights, shape: GraphShape) -> None:
+    def __init__(self, weights: ModelWeights, shape: GraphShape, follow: Follow = follow_tokens) -> None:
         super().__init__(shape, weights.device)
         rows, steps, sentences = shape.rows, shape.steps, shape.sentences
         layers, keys, values = len(weights.layers), weights.heads * weights.d_k, weights.heads * weights.d_v
@@ -200,6 +205,26 @@ class SearchState(SearchTensors):
         self.lineage = torch.zeros(sentences, shape.beam, steps, **kind)
         self.history = torch.full((steps + 1, rows), BOS, **kind)  # the input at each position
         self.positions = weights.positions(steps)
+        self.source_length.fill_(1)  # steps are recorded before there is a source
+        rules, recorded = shape.rules, len(shape.recorded)
+        self.prefixes = torch.full((sentences, steps), PAD, **kind) if rules.prefixes else None
+        place = sentences, rows, weights.device, follow
+        self.avoided = None if rules.avoided is None else FixedAvoided(rules.avoided, *place)
+        self.required = None if rules.required is None else FixedAllocator(rules.required, *place)
+        # The attention of each row at each position; a sentence that is done writes behind the last one.
+        self.maps = torch.zeros(recorded, steps + 1, rows, shape.source if recorded else 0, device=weights.device)
+
+    def begin_rules(self, rules: Rules) -> None:
+        """Load the rules of a batch."""
+        if self.prefixes is not None:
+            forced = torch.full(self.prefixes.shape, PAD, dtype=torch.int32)
+            for i, prefix in enumerate(rules.prefixes or ()):
+                forced[i, : len(prefix)] = torch.tensor(prefix, dtype=torch.int32)
+            self.prefixes.copy_(forced)
+        if self.avoided is not None and rules.avoided is not None:
+            self.avoided.load(rules.avoided)
+        if self.required is not None and rules.required is not None:
+            self.required.fixed.load(rules.required)
 
     def take(self, other: SearchState, sentences: Tensor) -> None:
         """Continue some of the sentences of another state that has the same beams, source tokens and steps."""
@@ -213,6 +238,34 @@ class SearchState(SearchTensors):
             getattr(self, name)[:n] = getattr(other, name).index_select(0, sentences)
         for name in ("min_length", "n_best", "normalizer"):
             getattr(self, name).copy_(getattr(other, name))
+        if self.shape.recorded:
+            self.maps[:, :, : n * beam] = other.maps.index_select(2, rows)
+        if self.prefixes is not None and other.prefixes is not None:
+            self.prefixes[:n] = other.prefixes.index_select(0, sentences)
+        if self.avoided is not None and other.avoided is not None:
+            self.avoided.take(other.avoided, sentences, rows)
+        if self.required is not None and other.required is not None:
+            self.required.fixed.take(other.required.fixed, sentences, rows)
+
+    def forced(self) -> Tensor | None:
+        """The token that each row must write next `[R]`, PAD where it is free; None without prefixes."""
+        if self.prefixes is None:
+            return None
+        forced = self.prefixes.gather(1, self.position[:, None].long()).long()
+        return forced.expand(-1, self.shape.beam).flatten()
+
+    def advance_rules(self) -> None:
+        """Follow the tokens that were just written; sentences that are done need not."""
+        if self.avoided is None and self.required is None:
+            return
+        beam, last = self.shape.beam, (self.position[:, None, None].long() - 1).clamp(min=0)
+        parents = self.lineage.gather(2, last.expand(-1, beam, 1))[:, :, 0]
+        rows = (torch.arange(len(parents), device=parents.device)[:, None] * beam + parents).flatten()
+        tokens = self.history.gather(0, self.position.repeat_interleave(beam).long()[None])[0].long()
+        if self.avoided is not None:
+            self.avoided.advance(rows, tokens)
+        if self.required is not None:
+            self.required.advance(rows, tokens)
 
 
 def encode(w: ModelWeights, ids: Tensor, lengths: Tensor, codes: Tensor, k: TorchKernels) -> Tensor:
@@ -235,7 +288,9 @@ def decode_step(w: ModelWeights, s: SearchState, k: TorchKernels) -> None:
         x, qkv = k.enter(w, x, y, next(norms), layer.qkv)
         y = k.linear(k.attend_own(w, s, i, qkv), layer.out)
         x, q = k.enter(w, x, y, next(norms), layer.query)
+        k.record(w, s, i, q)
         y = k.linear(k.attend_source(w, s, i, q), layer.cross_out)
         x, h = k.enter(w, x, y, next(norms), layer.inner, active=True)
         y = k.linear(h, layer.outer)
     k.select(w, s, k.logits(w, x, y, next(norms)))
+    s.advance_rules()

@@ -7,11 +7,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from dragoman.search.constraints.token_bytes import NOTHING, SILENT
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 _PAD: tl.constexpr = tl.constexpr(PAD)
 _BOS: tl.constexpr = tl.constexpr(BOS)
 _EOS: tl.constexpr = tl.constexpr(EOS)
+_NOTHING: tl.constexpr = tl.constexpr(NOTHING)
+_SILENT: tl.constexpr = tl.constexpr(SILENT)
 
 
 @triton.jit(do_not_specialize=["rows", "W"])
@@ -175,36 +178,94 @@ def attend_source_kernel(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["steps"])
 def likeliest_kernel(
-    values, tokens, tops, masses, logits, position, done, min_length, stride, vocabulary,
-    W: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
+    values, tokens, tops, masses, logits, position, done, min_length, prefixes, steps, stride, vocabulary,
+    SUM: tl.constexpr, PICK: tl.constexpr, FORCED: tl.constexpr, W: tl.constexpr, BLOCKS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One block of a row's logits per program: its part of the softmax, and its W likeliest allowed tokens."""
+    """One block of a row's logits per program: its part of the softmax, and its W likeliest allowed tokens.
+
+    SUM and PICK choose between the two: tokens are forbidden in between, without changing probabilities.
+    """
     row, block = tl.program_id(0), tl.program_id(1)
     sentence = row // W
     if tl.load(done + sentence) == 0:
         column = block * BLOCK + tl.arange(0, BLOCK)
         x = tl.load(logits + row.to(tl.int64) * stride + column, mask=column < vocabulary, other=float("-inf"))
-        top = tl.max(x, 0)
-        tl.store(tops + row * BLOCKS + block, top)
-        tl.store(masses + row * BLOCKS + block, tl.sum(tl.exp(x - top), 0))
-        forbidden = (column == _PAD) | (column == _BOS)
-        forbidden |= (column == _EOS) & (tl.load(position + sentence) < tl.load(min_length))
-        x = tl.where(forbidden, float("-inf"), x)
-        for i in range(W):
-            best, where = tl.max(x, 0, return_indices=True)
-            tl.store(values + (row * BLOCKS + block) * W + i, best)
-            tl.store(tokens + (row * BLOCKS + block) * W + i, block * BLOCK + where)
-            x = tl.where(column == block * BLOCK + where, float("-inf"), x)
+        if SUM:
+            top = tl.max(x, 0)
+            tl.store(tops + row * BLOCKS + block, top)
+            tl.store(masses + row * BLOCKS + block, tl.sum(tl.exp(x - top), 0))
+        if PICK:
+            at = tl.load(position + sentence)
+            forbidden = (column == _PAD) | (column == _BOS)
+            forbidden |= (column == _EOS) & (at < tl.load(min_length))
+            if FORCED:
+                forced = tl.load(prefixes + sentence * steps + at)
+                forbidden = tl.where(forced == _PAD, forbidden, column != forced)
+            x = tl.where(forbidden, float("-inf"), x)
+            for i in range(W):
+                best, where = tl.max(x, 0, return_indices=True)
+                tl.store(values + (row * BLOCKS + block) * W + i, best)
+                token = tl.minimum(block * BLOCK + where, vocabulary - 1)  # of NaN, any might win
+                tl.store(tokens + (row * BLOCKS + block) * W + i, token)
+                x = tl.where(column == block * BLOCK + where, float("-inf"), x)
+
+
+@triton.jit
+def follow_symbol(
+    state, length, met, reached, symbol, group, real, delta, lengths, G, COUNT: tl.constexpr, SYMBOLS: tl.constexpr
+):
+    """The progress of a hypothesis after one more symbol."""
+    state = tl.load(delta + state * SYMBOLS + symbol).to(tl.int64)
+    written = symbol != _NOTHING
+    length += written.to(tl.int64)
+    if COUNT:
+        size, end = tl.load(lengths + state * G + group, mask=real, other=0), length - 1
+        counts = (size > 0) & written & (end - size >= reached)
+        met += counts.to(tl.int64)
+        reached = tl.where(counts, end, reached)
+    return state, length, met, reached
+
+
+@triton.jit
+def follow_kernel(
+    new_state, new_last, new_length, new_met, new_reached, state, last, length, met, reached, tokens,
+    delta, lengths, stream, first, final, between, width, G,
+    COUNT: tl.constexpr, BLOCK_G: tl.constexpr, SYMBOLS: tl.constexpr, KINDS: tl.constexpr,
+):  # fmt: skip
+    """One hypothesis per program: the symbols of its next token, one after the other."""
+    row = tl.program_id(0)
+    group = tl.arange(0, BLOCK_G)
+    real = group < G
+    token, kind = tl.load(tokens + row), tl.load(last + row)
+    here, n = tl.load(state + row), tl.load(length + row)
+    count = tl.load(met + row * G + group, mask=real, other=0)
+    end = tl.load(reached + row * G + group, mask=real, other=0)
+    symbol = tl.load(between + kind * KINDS + tl.load(first + token))
+    here, n, count, end = follow_symbol(here, n, count, end, symbol, group, real, delta, lengths, G, COUNT, SYMBOLS)
+    column = token * width
+    symbol = tl.load(stream + column)
+    while symbol != _NOTHING:
+        here, n, count, end = follow_symbol(here, n, count, end, symbol, group, real, delta, lengths, G, COUNT, SYMBOLS)
+        column += 1
+        symbol = tl.load(stream + column)
+    after = tl.load(final + token)
+    tl.store(new_state + row, here)
+    tl.store(new_last + row, tl.where(after == _SILENT, kind, after))
+    tl.store(new_length + row, n)
+    if COUNT:
+        tl.store(new_met + row * G + group, count, mask=real)
+        tl.store(new_reached + row * G + group, end, mask=real)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def select_kernel(
     values, tokens, tops, masses, logits, stride, score, finished, length, lineage, history, position, limit, done,
     n_best, normalizer, rows, steps,
-    W: tl.constexpr, SLOTS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr, CANDIDATES: tl.constexpr,
-    PAST: tl.constexpr,
+    FORBIDS: tl.constexpr, W: tl.constexpr, SLOTS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr,
+    CANDIDATES: tl.constexpr, PAST: tl.constexpr,
 ):  # fmt: skip
     """One sentence per program: a step of `Search`. Finished hypotheses are candidates that always win their slot."""
     sentence = tl.program_id(0)
@@ -227,7 +288,12 @@ def select_kernel(
         gain = tl.load(values + row[:, None] * (BLOCKS * W) + c[None, :], mask=there, other=float("-inf"))
         first = (c == 0)[None, :]
         full = at >= max_tokens
-        if full:
+        ending = full & mine  # rows that can only end
+        if FORBIDS:
+            ending |= tl.max(gain, 1) == float("-inf")  # no other token is left
+            end = tl.load(logits + row.to(tl.int64) * stride + _EOS, mask=mine, other=float("-inf"))
+            gain = tl.where(ending[:, None], tl.where(first, end[:, None], float("-inf")), gain)
+        elif full:
             end = tl.load(logits + row.to(tl.int64) * stride + _EOS, mask=mine, other=float("-inf"))
             gain = tl.where(first, end[:, None], float("-inf"))
         found = tl.where(mine[:, None], old[:, None] + gain - total[:, None], float("-inf"))
@@ -250,7 +316,8 @@ def select_kernel(
         held = (tl.load(finished + source, mask=mine, other=0) != 0) & (best == float("inf"))
         new = tl.where(held, tl.load(score + source, mask=mine, other=0.0), best)
         token = tl.load(tokens + source * (BLOCKS * W) + chosen % CANDIDATES, mask=mine, other=0)
-        token = tl.where(held | full, _EOS, token)
+        ended = tl.sum((ending[None, :] & (parent[:, None] == slot[None, :])).to(tl.int32), 1) != 0
+        token = tl.where(held | ended, _EOS, token)
         ends = mine & (held == 0) & (token == _EOS) & (new > float("-inf"))
         tokens_so_far = tl.where(ends, at + 1, tl.load(length + source, mask=mine, other=0))
         over = held | ends
@@ -259,7 +326,7 @@ def select_kernel(
         divisor = tl.maximum(tl.load(normalizer + max_tokens + 1), tl.load(normalizer + tl.minimum(at + 2, steps + 1)))
         final = new / tl.load(normalizer + tokens_so_far, mask=mine, other=1.0)
         beaten = tl.sum((mine & over & (final >= hope / divisor)).to(tl.int32), 0)
-        decided = full | (beaten >= tl.load(n_best))
+        decided = full | (beaten >= tl.load(n_best)) | (hope == float("-inf"))
 
         tl.debug_barrier()  # all old values are read before any is overwritten
         tl.store(score + row, new, mask=mine)

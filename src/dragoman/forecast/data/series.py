@@ -55,7 +55,7 @@ def read_series(
     """Read columns of numbers from a CSV or Parquet file; by default all that begin with a number.
 
     `time` names the column of time stamps; by default it is found by its name. Missing values and missing rows are
-    errors, unless `missing` is "interpolate": they are then filled linearly, and the reporter is told how many.
+    errors, unless `missing` is "interpolate": they are then filled linearly, and the reporter shows how many.
     """
     table, reporter = read_table(Path(path)), reporter or SilentReporter()
     stamps = time_column(table, time, targets)

@@ -104,8 +104,8 @@ class Windows:
         """The standardized series; `ahead` adds the calendar of rows that are not there yet."""
         if recipe.calendar and not series.times:
             raise DataError(
-                f"forecast.calendar={list(recipe.calendar)} needs time stamps, but {series.name} has none; name their "
-                "column with --time, or leave the calendar out",
+                f"forecast.calendar={list(recipe.calendar)} needs time stamps, which {series.name} does not have; name "
+                "their column with --time, or leave the calendar out",
                 code="missing_setting",
             )
         values = torch.from_numpy(np.ascontiguousarray(scale.standardize(series.values).T))

@@ -215,7 +215,7 @@ def candidates(statistics: HeadStatistics, first: str) -> list[tuple[float, str]
 
 
 def describe_offset(offset: int) -> str:
-    """A relative position in words."""
+    """A relative position as text."""
     near = {0: "itself", -1: "the previous token", 1: "the next token"}
     return near.get(offset) or f"{abs(offset)} tokens {'back' if offset < 0 else 'ahead'}"
 

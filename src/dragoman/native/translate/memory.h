@@ -11,9 +11,9 @@ typedef struct {
 int region_open(Region *r, size_t size);
 void region_close(Region *r);
 
-/* Memory on a cache line of its own, outside of regions; NULL if memory runs out. */
+/* Memory on its own cache line, outside of regions; NULL if memory runs out. */
 void *alloc_aligned(size_t bytes);
 void free_aligned(void *p);
 
-/* The next `bytes` of a region, on a cache line of their own; NULL for a region that only counts bytes. */
+/* The next `bytes` of a region, on their own cache lines; NULL for a region that only counts bytes. */
 void *region_alloc(Region *r, size_t bytes);

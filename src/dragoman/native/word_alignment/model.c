@@ -52,8 +52,6 @@ void model_free(Model *m) {
     free(m);
 }
 
-double model_tension(const Model *m) { return m->tension; }
-
 double model_probability(const Model *m, int32_t source, int32_t target) {
     const Entry *entry = find(m, key_of(source, target));
     return entry->key ? entry->probability : 0.0;

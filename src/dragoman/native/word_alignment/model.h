@@ -38,7 +38,6 @@ EXPORT void model_free(Model *m);
 EXPORT int model_train(Model *m, const Pairs *pairs, int iterations);
 /* For each target token, the best source position in its sentence, or -1 for none. */
 EXPORT int model_align(const Model *m, const Pairs *pairs, int32_t *best);
-EXPORT double model_tension(const Model *m);
 EXPORT double model_probability(const Model *m, int32_t source, int32_t target);
 /* grow-diag-final-and (Koehn, Och and Marcu, 2003) of two alignments: the links of sentence i are counts[i] numbers
 target << 16 | source, in order. There must be room for a link for each token of both sides. */

@@ -148,7 +148,7 @@ def document_router(service: Service) -> APIRouter:
 
 
 def sent_name(request: Request) -> str:
-    """The file name in the Content-Disposition header; empty if there is none."""
+    """The file name in the Content-Disposition header; empty without that header."""
     sent, header = request.headers.get("content-disposition", ""), Message()
     with suppress(UnicodeDecodeError):  # many clients send UTF-8, although headers are Latin-1
         sent = sent.encode("latin-1").decode("utf-8")

@@ -123,7 +123,7 @@ def libretranslate_router(service: Service) -> APIRouter:
             choices = await models_for_request(service, form.source, form.target, texts)
             translations = await translate_texts(service, request, form, texts, choices)
         fields["translatedText"] = [translation.text for translation in translations]
-        if form.alternatives:  # HTML has none, as in LibreTranslate
+        if form.alternatives:  # not for HTML, as in LibreTranslate
             fields["alternatives"] = [[other.text for other in one.alternatives] for one in translations]
         if detected := [DetectedLanguage.of(choice.detected) for choice in choices if choice.detected is not None]:
             fields["detectedLanguage"] = [one.model_dump() for one in detected]

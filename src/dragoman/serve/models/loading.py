@@ -128,7 +128,7 @@ def load_other_engines(translator: Translator, search: Search, to: str | None = 
 
 
 def preferred_batch(model: ServedModel, beam: int) -> int:
-    """The preferred batch size of a model's engine; 0 if it has none."""
+    """The preferred batch size of a model's engine; 0 if it has no preference."""
     translator = model.translator
     if not isinstance(translator, Translator):
         return 0

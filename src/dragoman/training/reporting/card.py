@@ -14,6 +14,7 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.modeldir.info import ModelInfo, language_codes, license_section
 from dragoman.text import vocabulary_sizes
+from dragoman.text.languages.names import language_name
 from dragoman.text.line_lengths import LineLengths
 from dragoman.text.sentences import sentence_spans
 from dragoman.training.checkpoints.checkpoint import TrainingState
@@ -120,7 +121,8 @@ def training_card(
     figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in scores.items())
     model = recipe.model
     origin, base_data = ("", "") if base is None else (base.section() + "\n", base.data_part() + "\n")
-    heading = " to ".join(", ".join(names) for names in language_names(prepared))
+    known = [[*map(language_name, codes)] for codes in (info.source_languages, info.target_languages)]
+    heading = " to ".join(", ".join(names) for names in (known if all(known) else language_names(prepared)))
     text = f"""# {heading}
 
 Trained with Dragoman {__version__} (torch {version("torch")}) for {state.step:,} steps, over

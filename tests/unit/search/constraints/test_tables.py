@@ -10,7 +10,7 @@ import torch
 from dragoman.errors import SearchError
 from dragoman.search.constraints.beam import AvoidedMask, BeamAllocator
 from dragoman.search.constraints.phrases import Constraints, count_occurrences
-from dragoman.search.constraints.tables import AvoidedTables, ConstraintCompiler
+from dragoman.search.constraints.tables import AvoidedTables, ConstraintCompiler, ConstraintTables
 from dragoman.search.constraints.token_bytes import BETWEEN, EDGE, NOTHING, OTHER, UNCLEAR, WORD, Spelling
 from dragoman.text import Tokenizer, learn
 from dragoman.text.special_tokens import EOS
@@ -43,6 +43,12 @@ def scribbled(tokenizer: Tokenizer, draw: random.Random) -> list[int]:
     return ids
 
 
+def allocator(tables: ConstraintTables) -> BeamAllocator:
+    found = BeamAllocator.from_tables([tables], torch.device("cpu"))
+    assert found is not None
+    return found
+
+
 def test_whatever_the_spelling_what_was_met_is_what_the_text_has(
     tokenizer: Tokenizer, compiler: ConstraintCompiler
 ) -> None:
@@ -51,7 +57,7 @@ def test_whatever_the_spelling_what_was_met_is_what_the_text_has(
         constraints = Constraints.of(draw.sample(PHRASES, 3))
         required = constraints.required_phrases()
         ids = scribbled(tokenizer, draw)
-        follow = BeamAllocator([compiler.compile(constraints)], torch.device("cpu"))
+        follow = allocator(compiler.compile(constraints))
         for token in [*ids, EOS]:
             follow.advance(torch.tensor([0]), torch.tensor([token]))
         expected = [count_occurrences(tokenizer.decode(ids), need.phrases) for need in required]
@@ -90,7 +96,7 @@ def test_by_its_own_tokens_a_phrase_gets_nearer_each_step(tokenizer: Tokenizer, 
     """After a word and at the beginning; the tokens that are offered are those that the tokenizer would write."""
     for phrase in PHRASES:
         for before in ([], tokenizer.encode("im"), tokenizer.encode("来")):
-            follow = BeamAllocator([compiler.compile(Constraints.of([phrase]))], torch.device("cpu"))
+            follow = allocator(compiler.compile(Constraints.of([phrase])))
             for token in before:
                 follow.advance(torch.tensor([0]), torch.tensor([token]))
             here, far, shown = torch.tensor([0]), len(tokenizer.encode(phrase)), ""
@@ -110,10 +116,7 @@ def test_by_its_own_tokens_a_phrase_gets_nearer_each_step(tokenizer: Tokenizer, 
 def test_a_word_begins_without_a_space_after_what_opens(tokenizer: Tokenizer, compiler: ConstraintCompiler) -> None:
     spaced, bare = tokenizer.encode("box")[0], tokenizer.encode_marked("box")[0]
     for text, joined in (("the", False), ("!", False), ("(", True), ("学", True), ("校", None)):
-        follow, here = (
-            BeamAllocator([compiler.compile(Constraints.of(["box"]))], torch.device("cpu")),
-            torch.tensor([0]),
-        )
+        follow, here = allocator(compiler.compile(Constraints.of(["box"]))), torch.tensor([0])
         for token in tokenizer.encode(text):
             follow.advance(here, torch.tensor([token]))
         assert spaced in follow._forced(here)[0].tolist()
@@ -143,10 +146,7 @@ def test_a_phrase_that_is_spelt_by_way_of_an_avoided_one_is_refused() -> None:
 
 def test_characters_that_no_token_has_are_spelt_in_bytes(compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
     for phrase in ("Ωμέγα", "🙂", "髙島屋", "@", "x²"):
-        follow, here = (
-            BeamAllocator([compiler.compile(Constraints.of([phrase]))], torch.device("cpu")),
-            torch.tensor([0]),
-        )
+        follow, here = allocator(compiler.compile(Constraints.of([phrase]))), torch.tensor([0])
         for token in [*tokenizer.encode("the " + phrase + "!"), EOS]:
             follow.advance(here, torch.tensor([token]))
         assert int(follow.now.met[0, 0]) == 1, phrase

@@ -123,7 +123,7 @@ def score(lines: str, gold: tuple[Path, ...]) -> None:
 
 
 def read_gold_trees(files: Sequence[Path]) -> Iterator[Bracketing]:
-    """The trees of files; raise if a file has none."""
+    """The trees of files; raise if a file is empty."""
     from dragoman.data.corpora.reader import read_brackets_file
 
     check_readable(files)

@@ -1,4 +1,4 @@
-"""`dragoman merge`: write an adapted model as a model of its own."""
+"""`dragoman merge`: write a base model and its adapter as one model."""
 
 from __future__ import annotations
 

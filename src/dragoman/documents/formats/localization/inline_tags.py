@@ -7,12 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from dragoman.documents.markup import ENTITY, STRING_VOID
 from dragoman.documents.segment import SegmentBuilder
 
-TAG: Final = re.compile(
-    r"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<rest>(?:\s[^<>]*|/)?)>|&(?:[a-zA-Z]{2,8}|#\w{1,6});"
-)
-VOID: Final = frozenset(["br", "hr", "img", "wbr", "input"])
+MARKUP: Final = re.compile(rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}")
 CODE: Final = frozenset(["code", "kbd", "samp", "var", "tt", "pre"])
 
 
@@ -21,7 +19,7 @@ def add_tagged_text(builder: SegmentBuilder, text: str, quote: Callable[[str], s
 
     `quote` writes markup in the syntax of the document, for example XML in which tags are escaped.
     """
-    found = list(TAG.finditer(text))
+    found = list(MARKUP.finditer(text))
     closed = {match["name"] for match in found if match["slash"]}
     place = 0
     for match in found:
@@ -33,7 +31,7 @@ def add_tagged_text(builder: SegmentBuilder, text: str, quote: Callable[[str], s
             builder.add_protected(html.unescape(tag), quote(tag), name=tag)
         elif match["slash"]:
             builder.close_pair(quote(tag), name)
-        elif name.lower() in VOID or match["rest"].endswith("/"):
+        elif name.lower() in STRING_VOID or match["rest"].endswith("/"):
             builder.add_point(quote(tag), name=name)
         elif name not in closed:
             builder.add_protected(tag, quote(tag), name=tag)

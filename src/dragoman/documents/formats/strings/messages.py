@@ -2,7 +2,7 @@
 
 A string with entities is HTML: its text is written with entities again.
 An ICU argument with branches, `{n, plural, one {# file} other {# files}}`, is protected in the text around it, and the
-text of each branch is a segment of its own. So the message stays well formed whatever the model writes.
+text of each branch is a separate segment. So the message stays well formed whatever the model writes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from dragoman.documents.markup import TAG, escape_text
+from dragoman.documents.markup import ENTITY, STRING_VOID, TAG, escape_text
 from dragoman.documents.segment import SegmentBuilder
 from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.placeholders import LETTER
 
 CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
 BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
-ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
-VOID: Final = frozenset(["br", "img", "hr", "wbr", "input"])
 CODE: Final = re.compile(r"(?:[\w+-]*[_/\\.:@#$=][\w./\\:@#$=+-]*|[a-z]{2,3}-[A-Z]{2}|[a-z]+[A-Z]\w*)")
 MAX_NESTING: Final = 20
 
@@ -78,7 +76,7 @@ def _slots(
             assert tag is not None
             if tag["slash"]:
                 builder.close_pair(raw, tag["name"])
-            elif tag["name"].lower() in VOID or tag["attributes"].endswith("/"):
+            elif tag["name"].lower() in STRING_VOID or tag["attributes"].endswith("/"):
                 if value[last : last + 1] == " " and (builder.text[-1:] or " ") == " ":
                     last += 1  # with the space that follows it
                 builder.add_point(original[at : places[last]], at, tag["name"])

@@ -43,7 +43,7 @@ class Syntax:
 class Cue:
     """A text of a cue: `start` to `end` is its place in the file, without tags around all of it.
 
-    Texts with the same `voice` may be parts of one sentence; those that are not `joined` are sentences of their own.
+    Texts with the same `voice` may be parts of one sentence; those that are not `joined` are separate sentences.
     """
 
     start: int
@@ -175,7 +175,7 @@ def group_segment(text: str, group: Sequence[Cue], syntax: Syntax, key: str) -> 
 
 
 def add_space(builder: SegmentBuilder, following: str) -> None:
-    """A space between two lines, unless their script has none."""
+    """A space between two lines, unless their script is written without spaces."""
     last, first = builder.text[-1:], following.lstrip()[:1]
     if not (is_ideographic(last) and is_ideographic(first)):
         builder.add_text(" ")

@@ -1,0 +1,56 @@
+"""Align the teacher's translations with a model of the opposite direction; chunks on disk are not aligned again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from dragoman.distillation.bidirectional_alignment import BidirectionalAligner
+from dragoman.distillation.translations import StoredTranslations, TeacherLine
+from dragoman.files import sha256, write_atomically
+from dragoman.progress import Reporter
+from dragoman.translation.translator import Translator
+
+SAMPLED_CHUNKS: Final = 8  # from which sentence pairs are taken to choose alignment heads
+
+
+def align_translations(
+    stored: StoredTranslations, forward: Path, reverse: Path, device: str, reporter: Reporter
+) -> None:
+    """Write the alignments on which both models agree, for the chunks that have none."""
+    marks = [sha256(stored.chunk_path(number)) for number in range(stored.chunks)]
+    missing = [number for number in range(stored.chunks) if not is_aligned(stored, number, marks[number])]
+    reporter.start_stage("align", stored.chunks, "chunks")
+    reporter.advance(stored.chunks - len(missing))
+    if not missing:
+        return
+    models = [load_reference(model, device) for model in (forward, reverse)]
+    step = max(1, stored.chunks // SAMPLED_CHUNKS)
+    sample = [line for number in range(0, stored.chunks, step) for line in stored.read_chunk(number)]
+    aligner = BidirectionalAligner.choose(models[0], models[1], [as_pair(line) for line in sample])
+    for number in missing:
+        found = aligner.align([as_pair(line) for line in stored.read_chunk(number)])
+        rows = [" ".join(f"{s}-{t}" for s, t in links) for links in found]
+        write_atomically(stored.chunk_path(number, ".align"), "".join(f"{row}\n" for row in (marks[number], *rows)))
+        reporter.advance(1)
+
+
+def load_reference(model: Path, device: str) -> Translator:
+    """A model in PyTorch, in bfloat16 on a GPU."""
+    translator = Translator.load(model, device=device, engine="torch")
+    if translator.engines.device == "cpu":
+        return translator
+    return Translator.load(model, device=device, engine="torch", precision="bfloat16")
+
+
+def is_aligned(stored: StoredTranslations, number: int, mark: str) -> bool:
+    """Whether there are alignments for exactly the translations of a chunk."""
+    try:
+        return stored.chunk_path(number, ".align").read_text(encoding="utf-8").startswith(f"{mark}\n")
+    except (OSError, ValueError):
+        return False
+
+
+def as_pair(line: TeacherLine) -> tuple[str, str]:
+    """Source and target with single spaces, as the student's corpus has them."""
+    return " ".join(line.source.split()), " ".join(line.target.split())
