@@ -160,6 +160,8 @@ class WorkerPool:
             await asyncio.wait({self.spare_task})
         if self.spare is not None:
             self.spare.end()
+            self.spare.kill()  # it may still be importing
+            await self.spare.process.wait()
         for worker in self.workers.values():
             worker.end()
         if self.tasks:

@@ -85,9 +85,10 @@ def test_a_dead_worker_is_replaced_and_the_others_stay(monkeypatch: pytest.Monke
         assert workers.metrics.value("dragoman_worker_restarts_total", worker="2") == 1
         workers.reload()
         await until(lambda: {"worker 1: reloading", "worker 2: reloading"} <= set(notes))
-        processes = [worker.process for worker in workers.workers.values()]
+        await until(lambda: workers.spare is not None)
+        processes = [worker.process for worker in (*workers.workers.values(), workers.spare) if worker is not None]
         await workers.close()
-        assert [process.returncode for process in processes] == [0, 0]  # ended by themselves
+        assert [process.returncode for process in processes] == [0, 0, -signal.SIGKILL]  # two ended by themselves
 
     with_pool(test)
 
