@@ -1,6 +1,6 @@
 """How well markup is moved from a source to its translation, on word alignments made by hand.
 
-    python benchmarks/markup_transfer.py GOLD_DIR MODEL [--from en --to de] [--spans 8]
+    python benchmarks/markup_transfer.py GOLD_DIR MODEL [--model MODEL] [--from en --to de] [--spans 8]
 
 GOLD_DIR holds test.de, test.en and de-en.wa, as for benchmarks/alignment.py. A tag is put around one to four words of a
 source sentence; the reference translation is aligned by the model (forced decoding, one attention head, the same for
@@ -12,6 +12,9 @@ source. Compared are:
 - Bergamot: each token takes the tags of the source token with the most attention, subwords follow the strongest of
   their word (browsermt/bergamot-translator, src/translator/html.cpp); a tag may be in several pieces;
 - ours with gold links: the bound for any alignment.
+
+The threshold of ours was chosen on the first half of the sentences; the second half says what to expect. --choose
+tries others on the first half. --model adds models to compare.
 
 Precision and recall are of words; "exact" is the share of spans that are right to the word, of all spans and of those
 whose gold words are contiguous; words without gold links do not count. Then tags as tokens: the model translates
@@ -26,6 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import sacrebleu
@@ -33,10 +37,11 @@ from alignment import CLOSING, OPENING, word_of_tokens
 from corpus_arguments import corpus_parser, find_file
 
 from dragoman.documents.segment import Segment, Span
+from dragoman.documents.transfer import projection
 from dragoman.documents.transfer.assembly import Job, Unit, align_units
 from dragoman.documents.transfer.placeholders import MaskedText
 from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
-from dragoman.documents.transfer.words import link_parts, split_parts
+from dragoman.documents.transfer.words import WordParts, link_parts
 from dragoman.evaluation.alignment_error import read_gold
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.alignment import align
@@ -99,11 +104,12 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
 def projected(pair: Pair, first: int, last: int, gold: bool = False) -> set[int]:
     """The target words of the span of source words `first` to `last`, by the projection of documents."""
     if gold:
-        words = (
-            [split_parts(text, word) for word in words] for text, words in zip(pair.texts, pair.places, strict=True)
-        )
-        parts = link_parts(*pair.texts, *words, pair.gold)
-        aligned = AlignedText(*pair.texts, *parts, [AlignedUnit((0, len(parts[0])), (0, len(parts[1])))])
+        source, target = WordParts([], [], []), WordParts([], [], [])
+        for side, text, words in zip((source, target), pair.texts, pair.places, strict=True):
+            side.add_words(text, words)
+        links = link_parts(*pair.texts, source, target, pair.gold)
+        whole = AlignedUnit((0, len(source.parts)), (0, len(target.parts)))
+        aligned = AlignedText(*pair.texts, source.parts, target.parts, links, [whole], target.marks)
     else:
         unit = Unit(MaskedText(pair.texts[0]), "", translation=pair.translation)
         aligned = align_units(Job(Segment(pair.texts[0]), [unit], ""), *pair.texts)
@@ -173,18 +179,38 @@ def contiguous(pair: Pair, words: set[int]) -> bool:
 
 def main() -> None:
     parser = corpus_parser(__doc__, languages=["de", "en"])
+    parser.add_argument("--model", dest="others", type=Path, action="append", default=[], help="another; repeatable")
     parser.add_argument("--spans", type=int, default=8)
+    parser.add_argument("--choose", action="store_true", help="compare thresholds on the first half, and stop")
     options = parser.parse_args()
-    translator = Translator.load(options.model, device="cpu")
-    pairs = read_pairs(options.data, translator, (options.source, options.target))
-    spans = draw_spans(pairs, options.spans)
-    print(f"{date.today()}, {options.source} to {options.target}, {translator.running}; {translator.alignment_head}")
-    print_table("all sentences", spans)
-    half = [pair.texts for pair in pairs[len(pairs) // 2 :]]
-    print_table(
-        "the second half (the threshold of ours was chosen on all)", [one for one in spans if one[0].texts in half]
-    )
-    tags_as_tokens(translator, spans)
+    for model in (options.model, *options.others):
+        translator = Translator.load(model, device="cpu")
+        pairs = read_pairs(options.data, translator, (options.source, options.target))
+        spans = draw_spans(pairs, options.spans)
+        first = {pair.texts for pair in pairs[: len(pairs) // 2]}
+        halves = [[one for one in spans if (one[0].texts in first) is chosen] for chosen in (True, False)]
+        print(f"\n{date.today()}, {options.source} to {options.target}, {translator.running}")
+        print(translator.alignment_head)
+        if options.choose:
+            choose_threshold(*halves)
+            continue
+        print_table("all sentences", spans)
+        print_table("first half, on which ours was tuned", halves[0])
+        print_table("second half", halves[1])
+        tags_as_tokens(translator, spans)
+
+
+def choose_threshold(first: Sequence[Drawn], second: Sequence[Drawn]) -> None:
+    """The share of exact spans with contiguous gold, by the threshold of the projection."""
+    print("\n| threshold | first half | second half |\n|---|---|---|")
+    for threshold in (0.25, 0.3, 0.35, 0.4, 0.45, 0.5):
+        with patch.object(projection, "THRESHOLD", threshold):
+            shares = []
+            for spans in (first, second):
+                own = [one for one in spans if contiguous(one[0], one[3])]
+                exact = sum(projected(p, a, b) & {t for _, t in p.gold} == goal for p, a, b, goal in own)
+                shares.append(f"{100 * exact / len(own):.1f}")
+        print(f"| {threshold} | {' | '.join(shares)} |")
 
 
 def print_table(title: str, spans: Sequence[Drawn]) -> None:

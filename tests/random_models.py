@@ -59,6 +59,19 @@ RECIPES = {
         ),
         (90, 151),
     ),
+    "ssru": (
+        ModelRecipe(
+            d_model=44, n_heads=3, d_k=5, d_v=9, d_ff=86, encoder_layers=2, decoder_layers=3, autoregression="ssru"
+        ),
+        143,
+    ),
+    "ssru, pre, relative": (
+        ModelRecipe(
+            d_model=132, n_heads=2, d_k=7, d_v=6, d_ff=71, encoder_layers=1, decoder_layers=2, positions="relative",
+            max_distance=3, norm_order="pre", autoregression="ssru",
+        ),
+        117,
+    ),
     "silu, no positions, target tied, output bias": (
         ModelRecipe(
             d_model=64, n_heads=1, d_ff=100, encoder_layers=2, decoder_layers=1, activation="silu", positions="none",

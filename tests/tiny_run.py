@@ -69,10 +69,10 @@ def recipe(*changes: str) -> Recipe:
     return Recipe.from_changes([*(change for change in TINY if not change.startswith(without)), *changes])
 
 
-def prepare_tiny(directory: Path, trees: bool = False) -> Prepared:
+def prepare_tiny(directory: Path, trees: bool = False, pairs: int = 300) -> Prepared:
     """The tiny data."""
     directory.mkdir(parents=True, exist_ok=True)
-    corpus = write_corpus(directory)
+    corpus = write_corpus(directory, pairs)
     return prepare_corpora([with_trees(corpus) if trees else corpus], recipe(), directory / "prepared", processes=1)
 
 

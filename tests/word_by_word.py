@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from dragoman.search.constraints.terms import Terms
 from dragoman.text.sentences import simple_boundaries
 from dragoman.translation.result import Translation
 
@@ -25,6 +26,10 @@ class WordByWord:
     ) -> None:
         self.word, self.order, self.lost, self.can_require = word, order, lost, can_require
         self.calls: list[list[str]] = []
+        self.concurrent, self.interrupted = False, False
+
+    def interrupt(self) -> None:
+        self.interrupted = True
 
     def split(self, line: str) -> list[str]:
         ends = [*simple_boundaries(line, "en"), len(line)]
@@ -66,6 +71,7 @@ class Aligned:
 
     def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
         self.calls.append(settings)
-        lost = self.lost - {source for source, _ in settings.get("terms", ())}
+        terms = settings.get("terms", ())
+        lost = self.lost - {source for source, _ in (terms.targets.items() if isinstance(terms, Terms) else terms)}
         for text in texts:
-            yield WordByWord(order=backward).translation(text, lost, settings["alignment"])
+            yield WordByWord(order=backward).translation(text, lost, settings.get("alignment", False))

@@ -13,7 +13,7 @@ import pytest
 import torch.distributed as dist
 
 from dragoman.cli import main
-from dragoman.training.distributed.heartbeat import Heartbeat
+from dragoman.training.distributed.heartbeat import Heartbeat, connect_store
 from dragoman.training.distributed.launch import exit_code_after, wait
 from tiny_run import TINY, member, start, write_corpus
 
@@ -108,6 +108,7 @@ def test_a_stopped_heartbeat_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
+    connect_store().set("beat/1", "0")
     heartbeat = Heartbeat(0, 2)
     heartbeat.start()
     heartbeat.stop()

@@ -38,6 +38,7 @@ import mutations as mutate
 from dragoman.cli import main as dragoman
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST
+from marian_model import SSRU, write_marian
 from opus_model import write_opus
 from small_model import model_at
 from tiny_run import prepare_tiny, tiny_run
@@ -149,6 +150,29 @@ def spm_case(place: Path, draw: Random) -> Action:
     return use(model)
 
 
+def marian_case(place: Path, draw: Random) -> Action:
+    """Marian's own files: weights in both formats, their settings, vocabularies."""
+    kind = draw.choice(("marian", "firefox"))
+    path = draw.choice(sorted((place / kind).iterdir()))
+    content = path.read_bytes()
+    match draw.randrange(4):
+        case 0:
+            content = mutate.mutate_bytes(content, draw, 4096)
+        case 1:
+            content = mutate.overwrite(content, draw, 4096)
+        case 2:  # a size or a count
+            at = 8 * draw.randrange(min(len(content), 3000) // 8 + 1)
+            content = content[:at] + draw.choice((b"\xff" * 8, bytes(8), b"\0" * 5 + b"\1\0\0")) + content[at + 8 :]
+        case _:  # the settings are JSON inside of the weights
+            known = (b'"dim-emb"', b'"enc-depth"', b'"dim-vocabs"', b'"transformer-heads"', b'"type"', b'"dec-depth"')
+            key = draw.choice(known)
+            odd = draw.choice((b"9999999", b"-1", b"[]", b"1e9", b"{}", b"null", b'"x"', b"[[", b"&a"))
+            first, found, last = content.partition(key + b": ")
+            content = first + found + odd + last[len(odd) :] if found else first
+    path.write_bytes(content)
+    return import_from(place / kind)
+
+
 def toml_case(place: Path, draw: Random) -> Action:
     """The recipe of a model, or a recipe by itself."""
     path = place / "model/recipe.toml"
@@ -222,8 +246,21 @@ CASES: dict[str, tuple[str, Case]] = {
     "pickle": ("fairseq joey binary", pickle_case), "yaml": ("joey", yaml_case), "json": ("opus", json_case),
     "safetensors": ("opus", safetensors_case), "spm": ("opus model", spm_case), "toml": ("model", toml_case),
     "model": ("model", model_case), "prepared data": ("prepared", data_case),
+    "marian": ("marian firefox", marian_case),
 }  # fmt: skip
-SHARES = ("pickle", "pickle", "pickle", "yaml", "json", "safetensors", "spm", "toml", "model", "prepared data")
+SHARES = (
+    "pickle",
+    "pickle",
+    "pickle",
+    "yaml",
+    "json",
+    "safetensors",
+    "spm",
+    "toml",
+    "model",
+    "prepared data",
+    "marian",
+)
 
 
 PRELOADED = ("dragoman.cli.commands.models.import_model", "dragoman.conversion.hub", "dragoman.engines.torch")
@@ -235,6 +272,8 @@ def write_originals(root: Path) -> None:
     write_opus(root / "binary", binary=True)
     write_fairseq(root / "fairseq")
     write_joey(root / "joey")
+    write_marian(root / "marian", opus=True)
+    write_marian(root / "firefox", kind="int8", **SSRU)
     model_at(root / "model")
     prepare_tiny(root)
     dragoman(["translate", str(root / "model"), "--text", "one", "--max-length", "2"])  # compiles what it needs

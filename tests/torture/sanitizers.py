@@ -67,6 +67,7 @@ def draw_recipe(draw: Random) -> ModelRecipe:
                 norm_epsilon=draw.choice((1e-5, 1e-12, 0.05, 1.0)),
                 tie=draw.choice(("all", "target", "none")),
                 output_bias=draw.random() < 0.5,
+                autoregression=draw.choice(("self_attention", "self_attention", "ssru")),
                 **relative,
             )
         except RecipeError:

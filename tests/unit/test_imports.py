@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},
     "api": LOADS
     | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion", "distillation"},
+    "cluster": BASE | {"training", "parent_process"},  # alone imports Ray
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names

@@ -53,12 +53,12 @@ def import_model(
     vocabulary: PathLike | None = None,
     one_target: bool = False,
 ) -> ImportResult:
-    """Convert a model of Opus-MT, fairseq or JoeyNMT to the model directory `out`.
+    """Convert a model of Opus-MT, Marian, fairseq or JoeyNMT to the model directory `out`.
 
     `path` may be a name on the Hugging Face Hub, such as "hf:Helsinki-NLP/opus-mt-en-de", which is downloaded first.
     `tokenizer` (and `target_tokenizer`, if the target has its own) is the subword model of the text, if `path` does not
-    contain it; `vocabulary` the directory with fairseq's dict.xx.txt. With `one_target`, tokens such as >>fra<< of an
-    Opus-MT model do not select target languages.
+    contain it; `vocabulary` the directory of the vocabularies of fairseq or Marian. With `one_target`, tokens such as
+    >>fra<< of an Opus-MT model do not select target languages.
     """
     from dragoman.conversion.detect import read_source_model
     from dragoman.conversion.hub import download_model, is_hub_name

@@ -43,7 +43,7 @@ COMMAND_GROUPS = {
     },
     "Models": {
         "models": "List the installed models.",
-        "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
+        "import": "Convert a model of Opus-MT, Marian, fairseq or JoeyNMT.",
         "export": "Write a model for CTranslate2, Hugging Face or ONNX.",
         "average": "Average checkpoints or models into one model.",
         "quantize": "Store a model's weights in int8, a quarter of the size.",

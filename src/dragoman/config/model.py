@@ -22,7 +22,7 @@ USED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("n_heads", "d_k", "d_v", "d_ff", "feed_forward_dropout", "activation", "attention_bias", "pattern"),
         ("architecture", ("transformer",)),
     ),
-    **dict.fromkeys(("norm", "norm_order"), ("architecture", ("transformer",))),
+    **dict.fromkeys(("norm", "norm_order", "autoregression"), ("architecture", ("transformer",))),
     "norm_epsilon": ("norm", ("layer",)),
     **dict.fromkeys(("positions", "max_positions"), ("architecture", ("transformer", "convolutional"))),
     "attention": ("architecture", ("transformer", "recurrent")),
@@ -75,6 +75,8 @@ class ModelRecipe:
     """Attention function (section 3.2.1); a recurrent model also works without attention ("none")."""
     attention_bias: bool = False
     """Biases in the projections of attention; the paper has none (section 3.2.2)."""
+    autoregression: Literal["self_attention", "ssru"] = "self_attention"
+    """How a decoder layer uses earlier target tokens: self-attention, or the recurrent SSRU (Kim et al., 2019)."""
     pattern: Literal["full", "local", "sparse", "low_rank"] = "full"
     """Positions that self-attention sees (sections 4 and 7)."""
     window: int = 16

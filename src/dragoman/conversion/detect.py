@@ -8,13 +8,14 @@ from typing import Final
 from dragoman.conversion.from_fairseq import FAIRSEQ
 from dragoman.conversion.from_joeynmt import JOEYNMT
 from dragoman.conversion.from_marian import MARIAN
+from dragoman.conversion.from_marian_files import MARIAN_FILES
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions
 from dragoman.errors import ConversionError
 from dragoman.files import format_names
 from dragoman.modeldir.locate import is_model
 from dragoman.values import suggest_directory
 
-IMPORTERS: Final[tuple[Importer, ...]] = (MARIAN, JOEYNMT, FAIRSEQ)
+IMPORTERS: Final[tuple[Importer, ...]] = (MARIAN, JOEYNMT, MARIAN_FILES, FAIRSEQ)
 EXPECTED: Final = f"expected {' or '.join(importer.expected for importer in IMPORTERS)}"
 
 

@@ -36,6 +36,7 @@ class LayerNames:
     cross_key_value: tuple[str, str] = ("", "")
     cross_output: str = ""
     cross_norm: str = ""
+    ssru: tuple[str, str] | None = None  # value and gate of an SSRU, instead of `qkv` and `output`
 
 
 class FeatureOrder:
@@ -70,8 +71,11 @@ class LayerConverter:
         d, keys, values = self.recipe.d_model, self.recipe.key_size, self.recipe.value_size
         heads = self.recipe.n_heads
         attended = (heads * keys, heads * keys, heads * values)
-        self.convert_inputs(f"{ours}.attention.qkv", [f"{there}.{name}" for name in names.qkv], attended)
-        self.convert_output(f"{ours}.attention.output", f"{there}.{names.output}", attended[2])
+        if names.ssru is not None:
+            self.convert_ssru(f"{ours}.attention", [f"{there}.{name}" for name in names.ssru])
+        else:
+            self.convert_inputs(f"{ours}.attention.qkv", [f"{there}.{name}" for name in names.qkv], attended)
+            self.convert_output(f"{ours}.attention.output", f"{there}.{names.output}", attended[2])
         self.norm(f"{ours}.around_attention.norm", f"{there}.{names.attention_norm}")
         if names.cross_query:
             self.convert_inputs(f"{ours}.cross.query", [f"{there}.{names.cross_query}"], attended[:1])
@@ -115,6 +119,14 @@ class LayerConverter:
         self.weights[f"{ours}.weight"] = self.stream.first(self.checkpoint.take(f"{name}.weight", (d, inputs)))
         if self.recipe.attention_bias if bias is None else bias:
             self.weights[f"{ours}.bias"] = self.stream.first(self.bias(name, d))
+
+    def convert_ssru(self, ours: str, names: Sequence[str]) -> None:
+        """Convert the two matrices of an SSRU, which read the stream and write to it."""
+        d = self.recipe.d_model
+        for part, name in zip(("value", "gate"), names, strict=True):
+            matrix = self.checkpoint.take(f"{name}.weight", (d, d))
+            self.weights[f"{ours}.{part}.weight"] = self.stream.first(self.stream.last(matrix))
+        self.weights[f"{ours}.gate.bias"] = self.stream.first(self.bias(names[1], d))
 
     def bias(self, name: str, size: int) -> Tensor:
         """Return a bias, or zeros for a model without biases."""

@@ -1,4 +1,7 @@
-"""Read YAML of bounded size and depth; nested aliases can expand a small file into a huge value."""
+"""Read YAML of bounded size and depth; nested aliases can expand a small file into a huge value.
+
+JoeyNMT and Marian store settings in YAML, and Marian vocabularies too.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,32 @@ from dragoman.conversion.source_checkpoint import DamagedSourceError, read_bytes
 from dragoman.errors import MissingExtraError
 from dragoman.values import render_value
 
-MAX_YAML_BYTES: Final = 256 << 10  # a JoeyNMT config has about 5 kB
+MAX_YAML_BYTES: Final = 256 << 10  # the settings of a model have about 5 kB
+MAX_TOKENS: Final = 1 << 20  # of a vocabulary
 MAX_YAML_DEPTH: Final = 32
 MAX_YAML_NODES: Final = 20_000  # with aliases expanded
 MAX_SCALAR: Final = 10_000  # characters
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that holds a mapping."""
+def import_yaml(toolkit: str) -> Any:
+    """The package PyYAML, or an error that names the extra of the toolkit."""
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
-        raise MissingExtraError("PyYAML", "joeynmt", "importing a JoeyNMT model") from None
-    content = read_bytes(path)
+        raise MissingExtraError("PyYAML", toolkit.lower(), f"importing a {toolkit} model") from None
+    return yaml
+
+
+def read_yaml(path: Path, toolkit: str = "JoeyNMT") -> dict[str, Any]:
+    """Read a YAML file that holds a mapping."""
+    return parse_yaml(read_bytes(path), path, toolkit)
+
+
+def parse_yaml(content: bytes, path: Path | str, toolkit: str) -> dict[str, Any]:
+    """Parse settings in YAML; `path` is where they are from."""
+    yaml = import_yaml(toolkit)
     if len(content) > MAX_YAML_BYTES:
-        raise DamagedSourceError(path, f"has {len(content):,} bytes; a JoeyNMT config has at most {MAX_YAML_BYTES:,}")
+        raise DamagedSourceError(path, f"has {len(content):,} bytes; settings have at most {MAX_YAML_BYTES:,}")
     try:
         check_events(yaml.parse(content, Loader=yaml.SafeLoader))
         found = yaml.safe_load(content)
@@ -35,7 +49,37 @@ def read_yaml(path: Path) -> dict[str, Any]:
         reason = (str(error).splitlines() or [""])[0]
         raise DamagedSourceError(path, f"is not YAML ({type(error).__name__}: {reason[:100]})") from None
     if not isinstance(found, dict):
-        raise DamagedSourceError(path, f"holds {render_value(found, 40)}; expected the settings of a JoeyNMT model")
+        raise DamagedSourceError(path, f"holds {render_value(found, 40)}; expected the settings of a {toolkit} model")
+    return found
+
+
+def read_token_ids(path: Path) -> dict[str, int]:
+    """Read a vocabulary in YAML or JSON: a flat mapping from tokens to ids, all of them plain text."""
+    yaml, content = import_yaml("Marian"), read_bytes(path)
+    found: dict[str, int] = {}
+    key: str | None = None
+    depth = 0
+    try:
+        loader = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
+        for event in yaml.parse(content, Loader=loader):
+            depth += isinstance(event, yaml.MappingStartEvent)
+            if isinstance(event, yaml.AliasEvent | yaml.SequenceStartEvent) or depth > 1 or len(found) > MAX_TOKENS:
+                raise DamagedSourceError(path, "is not a flat mapping from tokens to ids")
+            if not isinstance(event, yaml.ScalarEvent):
+                continue
+            if depth == 0 or len(event.value) > MAX_SCALAR:
+                raise DamagedSourceError(path, f"holds {render_value(event.value, 40)}; expected tokens with their ids")
+            if key is None:
+                key = event.value
+                continue
+            if not (event.value.isascii() and event.value.isdecimal() and len(event.value) < 10):
+                raise DamagedSourceError(path, f"has the id {render_value(event.value, 40)}; expected a number")
+            found[key], key = int(event.value), None
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, DamagedSourceError):
+            raise
+        reason = (str(error).splitlines() or [""])[0]
+        raise DamagedSourceError(path, f"is not YAML ({type(error).__name__}: {reason[:100]})") from None
     return found
 
 

@@ -13,14 +13,13 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, cast
 
-from dragoman.documents.segment import Document, ReadOptions
+from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions
 from dragoman.errors import DocumentError
 from dragoman.values import suggest
 
 ZIP: Final = b"PK\x03\x04"
 START_BYTES: Final = 8192  # enough to recognize a format that is not a zip archive
 Reader = Callable[[bytes, str], Document]
-NO_OPTIONS: Final = ReadOptions()
 
 
 def begins(pattern: bytes) -> Callable[[bytes], bool]:
@@ -69,7 +68,8 @@ def has_mimetype(kind: bytes, part: str, flat: bytes = rb"(?!)") -> Callable[[by
 class Format:
     """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files.
 
-    The `read` of a `bilingual` format gets `ReadOptions` as well.
+    A `bilingual` format has both languages; one that `declares` a language says which one it is in. The `read` of both
+    gets `ReadOptions` as well.
     """
 
     name: str
@@ -77,27 +77,35 @@ class Format:
     module: str
     is_content: Callable[[bytes], bool] | None = None
     bilingual: bool = False
+    declares: bool = False
 
     def read(self, data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
         """Read a file: its bytes, and its name for messages."""
         module = import_module(f"dragoman.documents.formats.{self.module}")
-        read = partial(module.read, options=options) if self.bilingual else module.read
+        read = partial(module.read, options=options) if self.bilingual or self.declares else module.read
         return cast(Reader, read)(data, name)
 
 
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text"),
-    Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]")),
-    Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "office.docx", has_parts("word/")),
-    Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "office.pptx", has_parts("ppt/")),
-    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "office.xlsx", has_parts("xl/")),
+    Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]"), declares=True),
+    Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "office.docx", has_parts("word/"), declares=True),
+    Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "office.pptx", has_parts("ppt/"), declares=True),
+    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "office.xlsx", has_parts("xl/"), declares=True),
     Format(
         "odf",
         (".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"),
         "office.odf",
         has_mimetype(b"application/vnd.oasis.opendocument.", "content.xml", rb"<office:document[\s>]"),
+        declares=True,
     ),
-    Format("epub", (".epub",), "office.epub", has_mimetype(b"application/epub+zip", "META-INF/container.xml")),
+    Format(
+        "epub",
+        (".epub",),
+        "office.epub",
+        has_mimetype(b"application/epub+zip", "META-INF/container.xml"),
+        declares=True,
+    ),
     Format("markdown", (".md", ".markdown"), "markdown"),
     Format("json", (".json", ".arb"), "strings.json"),
     Format("yaml", (".yaml", ".yml"), "strings.yaml"),

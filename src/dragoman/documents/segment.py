@@ -70,11 +70,14 @@ class Target:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a format with two languages needs to know: their codes, if known, and whether to replace translations."""
+    """What formats with languages need to know: their codes, if known, and whether to replace translations."""
 
     source: str = ""
     target: str = ""
     retranslate: bool = False
+
+
+NO_OPTIONS: Final = ReadOptions()
 
 
 class Document(Protocol):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
+from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
 from dragoman.search.constraints.terms import Terms
-from dragoman.search.types import SearchInterruptedError
-from dragoman.translation.options import TranslationOptions
+from dragoman.search.types import SearchInterruptedError, StopFlag
+from dragoman.translation.options import SearchOptions, TranslationOptions, resolve_search
 from dragoman.translation.result import Translation
 
 if TYPE_CHECKING:
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
 
 class SentenceTranslator(Protocol):
     """What the core needs from a translator; tests have one without a model."""
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may translate at the same time, with the same results."""
+
+    def interrupt(self) -> None:
+        """End the searches that run in other threads."""
 
     def split(self, line: str) -> list[str]:
         """The sentences of a line, or groups of them, that are translated at once."""
@@ -36,8 +45,22 @@ class ModelTranslator:
 
     def __init__(self, translator: Translator, **options: Unpack[TranslationOptions]) -> None:
         self.translator, self.options = translator, options
+        self.stop = options.get("stop") or StopFlag()
         # Without attention, spans are placed by position.
         self.aligns = not translator.engines.others and translator.recipe.model.attention != "none"
+
+    @cached_property
+    def concurrent(self) -> bool:
+        """Whether the engine's results do not depend on batches; other engines want all sentences at once."""
+        given = {name: value for name, value in self.options.items() if name in SearchOptions.__annotations__}
+        search = resolve_search(**cast(SearchOptions, given))
+        engine = self.translator.engines.for_request(EngineRequest(search))
+        batched = self.options.get("batch") is not None or search.sampling is not None
+        return engine.capabilities.batch_invariant and not batched
+
+    def interrupt(self) -> None:
+        """End the searches that run in other threads."""
+        self.stop.set()
 
     def split(self, line: str) -> list[str]:
         """The segments of a line, as the option `split` says."""
@@ -45,8 +68,7 @@ class ModelTranslator:
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         """The translation of each text, in order."""
-        options: TranslationOptions = {**self.options, "alignment": alignment and self.aligns}
-        return self.translator.stream(texts, **options)
+        return self.translator.stream(texts, **self._options_with(alignment))
 
     def stream_requiring(
         self, texts: Sequence[str], words: Sequence[str], alignment: bool
@@ -55,7 +77,7 @@ class ModelTranslator:
         terms = Terms({word: word for word in words})
         if (own := self.options.get("terms")) is not None:
             terms = (own if isinstance(own, Terms) else Terms(own)).merge(terms)
-        options: TranslationOptions = {**self.options, "terms": terms, "alignment": alignment and self.aligns}
+        options: TranslationOptions = {**self._options_with(alignment), "terms": terms}
         try:
             found = list(self.translator.stream(texts, **options))
         except SearchInterruptedError:
@@ -63,6 +85,12 @@ class ModelTranslator:
         except (SearchError, ImportError):  # no such engine here, or constraints with sampling
             return None
         return iter(found)
+
+    def _options_with(self, alignment: bool) -> TranslationOptions:
+        options: TranslationOptions = {**self.options, "alignment": alignment and self.aligns}
+        if self.concurrent:
+            options["stop"] = self.stop
+        return options
 
 
 def model_languages(translator: Translator, options: TranslationOptions) -> tuple[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.segment import Segment, Span, Target, render
 
@@ -39,6 +41,8 @@ class SplicedText:
     slots: Sequence[Slot]
     encoding: Encoding = UTF8
     errors: str = "strict"  # how characters that the encoding lacks are written
+    declarations: Sequence[Edit] = ()  # of languages, outside of slots; made if something is translated
+    relabel: Callable[[str], str] = str  # writes tags around words with the language of the translation
 
     @property
     def segments(self) -> list[Segment]:
@@ -51,15 +55,19 @@ class SplicedText:
             return self.encoding.encode(self.text, self.errors)
         return self.encoding.encode(self.splice(targets), self.errors)
 
+    def declare(self) -> bytes:
+        """The original with nothing but its declared languages changed."""
+        return self.encoding.encode(apply_edits(self.text, self.declarations), self.errors)
+
     def splice(self, targets: Sequence[Target | None]) -> str:
         """The text with the targets in their slots."""
         filled = sorted(
             ((slot, target) for slot, target in zip(self.slots, targets, strict=True) if target is not None),
             key=lambda pair: (pair[0].start, -pair[0].end),
         )
-        return self._copy(0, len(self.text), filled)
+        return self._copy(0, len(self.text), filled, self.declarations)
 
-    def _copy(self, start: int, end: int, filled: Sequence[tuple[Slot, Target]]) -> str:
+    def _copy(self, start: int, end: int, filled: Sequence[tuple[Slot, Target]], edits: Sequence[Edit] = ()) -> str:
         """`text[start:end]` with the targets of the outermost of these slots, which are inside it."""
         pieces = []
         i = 0
@@ -68,15 +76,24 @@ class SplicedText:
             inner = i + 1
             while inner < len(filled) and filled[inner][0].end <= slot.end:
                 inner += 1
-            pieces.append(self.text[start : slot.start])
+            pieces.append(self._edited(start, slot.start, edits))
             pieces.append(slot.wrap(self._render(slot, target, filled[i + 1 : inner])))
             start, i = slot.end, inner
-        return "".join([*pieces, self.text[start:end]])
+        return "".join([*pieces, self._edited(start, end, edits)])
+
+    def _edited(self, start: int, end: int, edits: Sequence[Edit]) -> str:
+        """`text[start:end]` with those of the edits, which are sorted, that are inside it."""
+        first = bisect_left(edits, start, key=lambda edit: edit[0])
+        last = bisect_right(edits, end, key=lambda edit: edit[1])
+        inside = [(low - start, high - start, new) for low, high, new in edits[first:last]]
+        return apply_edits(self.text[start:end], inside) if inside else self.text[start:end]
 
     def _render(self, slot: Slot, target: Target, inner: Sequence[tuple[Slot, Target]]) -> str:
         """A target, with translations inside the markup of its spans."""
 
         def markup(span: Span) -> str:
+            if span.kind == "pair" and self.relabel is not str and (changed := self.relabel(span.open)) != span.open:
+                return changed
             if span.at is None:
                 return span.open
             last = span.at + len(span.open)

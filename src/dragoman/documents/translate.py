@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -18,9 +19,13 @@ from dragoman.documents.transfer.assembly import Job, Moves, Unit, assemble
 from dragoman.documents.transfer.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
 from dragoman.documents.transfer.words import Range
 from dragoman.progress import Reporter
+from dragoman.translation.overlap import interpreter_settings
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE
 
+BLOCK_CHARACTERS: Final = 32_768  # of segments that are translated at once, about 250 sentences
+BLOCK_THREADS: Final = 2  # one translates while the other aligns and joins words; more wait for the interpreter
+ALL: Final = slice(None)
 TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
 Split = Callable[[str], list[str]]
 
@@ -34,8 +39,8 @@ class SentenceRequest:
     required: Sequence[str] | None = None
 
 
-# Yields requests, receives the translations (None if words cannot be required), and returns the report.
-Steps = Generator[SentenceRequest, Iterable[Translation] | None, Report]
+# Yields requests, and receives the translations (None if words cannot be required).
+Steps = Generator[SentenceRequest, Iterable[Translation] | None, None]
 
 
 def translate_segments(
@@ -50,27 +55,70 @@ def translate_segments(
 
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     Sentences that `memory` has are taken from there.
+
+    If the engine allows it, threads translate blocks of segments: one searches while another aligns and joins words.
     """
-    work = SegmentTranslation(segments, translator.split, align, memory)
-    if reporter is not None:
-        reporter.start_stage(name, len(work.units), "sentences")
-    steps = work.steps((lambda: None) if reporter is None else reporter.advance)
+    show = Reporter() if reporter is None else reporter
+    if not translator.concurrent:
+        block = SegmentTranslation(segments, translator.split, align, memory)
+        show.start_stage(name, len(block.units), "sentences")
+        return Report(run_block(block, translator, show.advance))
+    blocks, results = plan_blocks(segments, translator.split, align, memory), list[SegmentResult]()
+    with interpreter_settings, ThreadPoolExecutor(BLOCK_THREADS, "document") as pool:
+        try:
+            started = [(len(block.units), pool.submit(run_block, block, translator)) for block in blocks]
+            show.start_stage(name, sum(n_sentences for n_sentences, _ in started), "sentences")
+            for n_sentences, found in started:
+                results += found.result()
+                show.advance(n_sentences)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            translator.interrupt()
+            raise
+    return Report(results)
+
+
+def run_block(
+    block: SegmentTranslation, translator: SentenceTranslator, advance: Callable[[], None] = lambda: None
+) -> list[SegmentResult]:
+    """Translate and assemble the segments of a block; `advance` counts sentences."""
+    steps = block.steps(advance)
     found: Iterable[Translation] | None = None
-    while isinstance(step := next_step(steps, found), SentenceRequest):
+    while (step := next_step(steps, found)) is not None:
         if step.required is None:
             found = translator.stream(step.texts, step.alignment)
         else:
             found = translator.stream_requiring(step.texts, step.required, step.alignment)
-    return step
+    return block.assemble()
 
 
-def next_step(steps: Steps, found: Iterable[Translation] | None) -> SentenceRequest | Report:
-    """The next request of a translation, given the translations of the last one; the report at the end."""
+def next_step(steps: Steps, found: Iterable[Translation] | None) -> SentenceRequest | None:
+    """The next request of a translation, given the translations of the last one; None at the end."""
     try:
         return steps.send(found)
-    except StopIteration as end:
-        report: Report = end.value
-        return report
+    except StopIteration:
+        return None
+
+
+def plan_blocks(
+    segments: Sequence[Segment], split: Split, align: bool = False, memory: Memory | None = None
+) -> Iterator[SegmentTranslation]:
+    """Segments in blocks, planned when they are taken, or at once if a memory must be read."""
+    if memory is not None:
+        yield from SegmentTranslation(segments, split, align, memory).divide(BLOCK_CHARACTERS)
+        return
+    for part in divide(segments, BLOCK_CHARACTERS):
+        yield SegmentTranslation(segments[part], split, align)
+
+
+def divide(segments: Sequence[Segment], size: int) -> Iterator[slice]:
+    """Neighboring segments with about `size` characters."""
+    start = total = 0
+    for end, segment in enumerate(segments, 1):
+        total += len(segment.text)
+        if total >= size or end == len(segments):
+            yield slice(start, end)
+            start, total = end, 0
 
 
 class SegmentTranslation:
@@ -79,15 +127,25 @@ class SegmentTranslation:
     def __init__(
         self, segments: Sequence[Segment], split: Split, align: bool = False, memory: Memory | None = None
     ) -> None:
-        self.segments = segments
-        self.jobs = [make_job(segment, split, align) if segment.translate else None for segment in segments]
-        jobs = [job for job in self.jobs if job is not None]
+        jobs = [make_job(segment, split, align) if segment.translate else None for segment in segments]
         if memory is not None:
-            prefill(jobs, memory)
-        self.units = [unit for job in jobs for unit in job.units if unit.translate and unit.translation is None]
+            prefill([job for job in jobs if job is not None], memory)
+        self._set(segments, jobs)
+
+    def _set(self, segments: Sequence[Segment], jobs: Sequence[Job | None]) -> None:
+        self.segments, self.jobs = segments, jobs
+        units = (unit for job in jobs if job is not None for unit in job.units)
+        self.units = [unit for unit in units if unit.translate and unit.translation is None]
+
+    def divide(self, size: int) -> Iterator[SegmentTranslation]:
+        """The same in blocks of about `size` characters."""
+        for part in divide(self.segments, size):
+            block = object.__new__(SegmentTranslation)
+            block._set(self.segments[part], self.jobs[part])
+            yield block
 
     def steps(self, advance: Callable[[], None] = lambda: None) -> Steps:
-        """Translate all sentences, retry those whose masks were lost, and assemble; `advance` counts sentences."""
+        """Translate all sentences, and again those whose masks were lost; `advance` counts sentences."""
         failed = []
         for units in group_by_markup(self.units):
             found = yield request_of(units)
@@ -96,12 +154,13 @@ class SegmentTranslation:
                     failed.append(unit)
                 advance()
         yield from retry(failed)
-        return Report(
-            [
-                SegmentResult(segment) if job is None else assemble(segment, job)
-                for segment, job in zip(self.segments, self.jobs, strict=True)
-            ]
-        )
+
+    def assemble(self, part: slice = ALL) -> list[SegmentResult]:
+        """The results of all segments, or of a part of them."""
+        return [
+            SegmentResult(segment) if job is None else assemble(segment, job)
+            for segment, job in zip(self.segments[part], self.jobs[part], strict=True)
+        ]
 
 
 def group_by_markup(units: Sequence[Unit]) -> list[list[Unit]]:
@@ -115,7 +174,7 @@ def request_of(units: Sequence[Unit]) -> SentenceRequest:
     return SentenceRequest([unit.masked.text for unit in units], units[0].marked)
 
 
-def retry(failed: Sequence[Unit]) -> Generator[SentenceRequest, Iterable[Translation] | None, None]:
+def retry(failed: Sequence[Unit]) -> Steps:
     """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
     failed = [unit for unit in failed if unit.masked.masks]
     first = {id(unit): unit.masked for unit in failed}

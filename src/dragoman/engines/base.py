@@ -53,6 +53,7 @@ class Capabilities:
     alignment: Annotated[bool, "word alignment"]
     records_attention: Annotated[bool, "attention without a second pass"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
+    decoders: Annotated[tuple[str, ...], "decoder layers"]
     batch_invariant: Annotated[bool, "bit-identical in any batch"]
     concurrent: Annotated[bool, "concurrent searches"]  # `search` may be called from several threads at once
     preferred_batch: Annotated[int, "preferred batch, sentences"]  # per thread, where threads have separate batches
@@ -77,6 +78,7 @@ class Capabilities:
 def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | None:
     """The first setting of a model that differs from the paper, ignoring position codes in `positions`."""
     plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
+    plain |= {"autoregression": "self_attention"}
     unusual = [name for name, value in plain.items() if getattr(recipe, name) != value]
     unusual += ["positions"] if recipe.positions not in position_codes else []
     return f"model.{unusual[0]}={getattr(recipe, unusual[0])!r}" if unusual else None

@@ -81,6 +81,8 @@ def native_attention_maps(
         "encoder": (recipe.encoder_layers, recipe.n_heads, of_source, of_source),
         "decoder": (recipe.decoder_layers, recipe.n_heads, of_target, of_target),
     }
+    if recipe.autoregression == "ssru":
+        del shapes["decoder"]
     maps: dict[AttentionKind, FloatArray] = {kind: np.empty(shape, np.float32) for kind, shape in shapes.items()}
 
     def run(workers: Workers, pair: tuple[Sequence[int], Sequence[int]], team: int) -> None:

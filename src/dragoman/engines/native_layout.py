@@ -16,7 +16,7 @@ POSITION_CODES: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, 
 SUPPORTED_FIELDS: Final = (
     *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions", "max_distance"),
     *("dropout", "attention_dropout", "feed_forward_dropout", "attention_bias", "norm_order", "norm_epsilon"),
-    *("tie", "output_bias"),
+    *("tie", "output_bias", "autoregression"),
 )
 
 
@@ -26,7 +26,7 @@ class ModelConfig(ctypes.Structure):
     _fields_ = (
         *((n, ctypes.c_int32) for n in ("d_model", "heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers")),
         *((n, ctypes.c_int32) for n in ("source_vocabulary", "target_vocabulary", "activation", "positions")),
-        *((n, ctypes.c_int32) for n in ("max_positions", "pre_norm", "quantized", "threads", "max_distance")),
+        *((n, ctypes.c_int32) for n in ("max_positions", "pre_norm", "quantized", "threads", "max_distance", "ssru")),
         ("epsilon", ctypes.c_float),
     )
 

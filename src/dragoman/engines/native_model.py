@@ -43,7 +43,7 @@ class NativeModel:
             recipe.encoder_layers, recipe.decoder_layers, *vocabulary,
             native_layout.ACTIVATION_CODES[recipe.activation], native_layout.POSITION_CODES[recipe.positions],
             recipe.max_positions, recipe.norm_order == "pre", quantize, threads, recipe.max_distance,
-            recipe.norm_epsilon,
+            recipe.autoregression == "ssru", recipe.norm_epsilon,
         )  # fmt: skip
         self.address = ctypes.c_void_p(code.model_new(ctypes.byref(shape), tensors, scales))
         if not self.address:

@@ -36,6 +36,7 @@ TORCH: Final = Capabilities(
     alignment=True,
     records_attention=False,
     position_codes=get_args(PositionCodeName),
+    decoders=("self_attention", "ssru"),
     batch_invariant=False,  # matrix products of different shapes differ in the last bits
     concurrent=False,
     preferred_batch=64,  # 256 on a GPU
@@ -63,6 +64,7 @@ CTRANSLATE2: Final = replace(
     alignment=False,
     records_attention=False,
     position_codes=("sinusoidal", "learned"),
+    decoders=("self_attention",),
     batch_invariant=False,
     preferred_batch=32,  # measured: larger batches per worker are slower
 )

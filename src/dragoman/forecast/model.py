@@ -21,7 +21,7 @@ from dragoman.forecast.quantiles import ordered_quantiles
 from dragoman.models.parts import parts
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.models.transformer import DecoderLayer, EncoderLayer
-from dragoman.nn import Dropout, GrowingCache, KeyValues, Padded
+from dragoman.nn import Cache, Dropout, KeyValues, Padded
 from dragoman.nn.attention.sees import everything, look
 from dragoman.nn.linear import Linear
 
@@ -139,7 +139,7 @@ class DecoderState:
 
     position: int
     layout: Padded
-    own: tuple[GrowingCache, ...]
+    own: tuple[Cache, ...]
     source: tuple[KeyValues, ...]
 
 
@@ -159,7 +159,7 @@ class DecoderForecaster(Forecaster):
         """The state before the first step."""
         layers = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
         source = tuple(layer.cross.remember(memory.states, memory.layout) for layer in layers)
-        return DecoderState(0, memory.layout.grid, tuple(GrowingCache() for _ in layers), source)
+        return DecoderState(0, memory.layout.grid, tuple(self.parts.decoder_cache() for _ in layers), source)
 
     def step(
         self, patches: Tensor, calendar: Tensor, state: DecoderState, maps: AttentionMaps | None = None
@@ -206,7 +206,7 @@ class DecoderForecaster(Forecaster):
         sees: object,
         source: tuple[KeyValues, ...],
         source_layout: Padded,
-        caches: tuple[GrowingCache | None, ...],
+        caches: tuple[Cache | None, ...],
         maps: AttentionMaps | None = None,
     ) -> Tensor:
         settings = self.settings

@@ -6,7 +6,7 @@ import hashlib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +33,15 @@ from dragoman.progress import Reporter
 from dragoman.training.defaults import Choice
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.base_model import BaseModel
-from dragoman.training.run import is_early, is_finished, open_run, save_result, write_model, writing_into
+from dragoman.training.run import (
+    is_early,
+    is_finished,
+    open_run,
+    recorded_accumulation,
+    save_result,
+    write_model,
+    writing_into,
+)
 from dragoman.training.run_record import (
     RUN,
     RunRecord,
@@ -155,7 +163,7 @@ def train_and_write(series: Series, recipe: ForecasterRecipe, out: Path, reporte
         ranks.broadcast(lambda: locks.append(open_run(stack, out, record, reporter)))
         trainer = Trainer(
             model,
-            recipe.train,
+            replace(recipe.train, accumulate=recorded_accumulation(out, ranks)),
             out / TRAINING,
             ForecastWorkload(prepared.windows, prepared.train, recipe, ranks),
             d_model=recipe.model.d_model,

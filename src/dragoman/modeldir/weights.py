@@ -162,8 +162,12 @@ def tensor_layout(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[
     yield from norm("decoder_norm", pre)
     for side, layers in (("encoder", recipe.encoder_layers), ("decoder", recipe.decoder_layers)):
         for layer in (f"{side}.{i}" for i in range(layers)):
-            yield from linear(f"{layer}.attention.qkv", 2 * keys + values, d)
-            yield from linear(f"{layer}.attention.output", d, values)
+            if side == "decoder" and recipe.autoregression == "ssru":
+                yield from linear(f"{layer}.attention.value", d, d, bias=False)
+                yield from linear(f"{layer}.attention.gate", d, d, bias=True)
+            else:
+                yield from linear(f"{layer}.attention.qkv", 2 * keys + values, d)
+                yield from linear(f"{layer}.attention.output", d, values)
             yield from norm(f"{layer}.around_attention.norm")
             if side == "decoder":
                 yield from linear(f"{layer}.cross.query", keys, d)
@@ -175,7 +179,8 @@ def tensor_layout(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[
             yield from norm(f"{layer}.around_feed_forward.norm")
     if recipe.positions == "relative":
         distances = 2 * recipe.max_distance + 1
-        for side, layers in (("encoder", recipe.encoder_layers), ("decoder", recipe.decoder_layers)):
+        decoder_layers = 0 if recipe.autoregression == "ssru" else recipe.decoder_layers
+        for side, layers in (("encoder", recipe.encoder_layers), ("decoder", decoder_layers)):
             for function in (f"{side}.{i}.attention.function" for i in range(layers)):
                 yield f"{function}.key_table", (distances, recipe.key_size)
                 yield f"{function}.value_table", (distances, recipe.value_size)

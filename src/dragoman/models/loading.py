@@ -127,4 +127,4 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def as_arrays(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     """Weights as NumPy arrays, as `save_model` takes them."""
-    return {name: weight.detach().cpu().numpy() for name, weight in weights.items()}
+    return {name: weight.detach().cpu().contiguous().numpy() for name, weight in weights.items()}  # stored as bytes

@@ -9,9 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from dragoman.config import ModelRecipe
-from dragoman.nn import Additive, AttentionFunction, LowRank, MultiHeadCrossAttention, MultiHeadSelfAttention
+from dragoman.nn import SSRU, Additive, AttentionFunction, LowRank, MultiHeadCrossAttention, MultiHeadSelfAttention
 from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct
 from dragoman.nn.attention.sees import Rule, both, causal, either, everything, first, scattered, window
+from dragoman.nn.cache import Cache, CellCache, GrowingCache
 from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
 from dragoman.nn.linear import Linear
 from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
@@ -31,7 +32,8 @@ class Parts:
     """Factories for the parts of a model; each call returns a new part with its own weights."""
 
     encoder_attention: Callable[[], MultiHeadSelfAttention]
-    decoder_attention: Callable[[], MultiHeadSelfAttention]
+    decoder_attention: Callable[[], MultiHeadSelfAttention | SSRU]
+    decoder_cache: Callable[[], Cache]
     cross_attention: Callable[[], MultiHeadCrossAttention]
     feed_forward: Callable[[], FeedForward]
     residual: Callable[[], Residual]
@@ -123,11 +125,21 @@ def parts(recipe: ModelRecipe) -> Parts:
         "bias": recipe.attention_bias,
         "dropout": recipe.attention_dropout,
     }
+
+    def decoder_attention() -> MultiHeadSelfAttention | SSRU:
+        """What gives a decoder layer the target tokens before each token."""
+        match recipe.autoregression:
+            case "self_attention":
+                return MultiHeadSelfAttention(**heads, function=within())
+            case "ssru":
+                return SSRU(recipe.d_model)
+
     activation: Callable[[Tensor], Tensor] = ACTIVATIONS[recipe.activation]
     rule = pattern()
     return Parts(
         encoder_attention=lambda: MultiHeadSelfAttention(**heads, function=reading()),
-        decoder_attention=lambda: MultiHeadSelfAttention(**heads, function=within()),
+        decoder_attention=decoder_attention,
+        decoder_cache=CellCache if recipe.autoregression == "ssru" else GrowingCache,
         cross_attention=lambda: MultiHeadCrossAttention(**heads, function=content()),
         feed_forward=lambda: FeedForward(recipe.d_model, recipe.d_ff, activation, recipe.feed_forward_dropout),
         residual=residual,

@@ -19,7 +19,7 @@ from dragoman.errors import ShapeError
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import Parts, parts
 from dragoman.models.seq2seq import AttentionMaps, Memory
-from dragoman.nn import Dropout, GrowingCache, KeyValues, Layout, MultiHeadCrossAttention, Packed, Padded
+from dragoman.nn import Cache, Dropout, KeyValues, Layout, MultiHeadCrossAttention, Packed, Padded
 from dragoman.nn.attention.multi_head import HeadTap, PackedKeyValues
 from dragoman.nn.attention.sees import Sees, everything, look
 
@@ -39,7 +39,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the source, then a feed-forward network."""
+    """Masked self-attention or a recurrent unit, attention to the source, then a feed-forward network."""
 
     def __init__(self, make: Parts) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class DecoderLayer(nn.Module):
         source: KeyValues | PackedKeyValues,
         sees_source: Sees,
         real: Tensor | None,
-        cache: GrowingCache | None = None,
+        cache: Cache | None = None,
         maps: AttentionMaps | None = None,
         tap: HeadTap | None = None,
     ) -> Tensor:
@@ -67,14 +67,14 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class TransformerState:
-    """The decoder's cache: each layer's keys and values for its own past and for the source.
+    """The decoder's cache: each layer's own past, and its keys and values for the source.
 
     The source is stored once per sentence, however many beams attend to it.
     """
 
     position: int
     source_layout: Padded
-    own: tuple[GrowingCache, ...]
+    own: tuple[Cache, ...]
     source: tuple[KeyValues, ...]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> TransformerState:
@@ -102,6 +102,7 @@ class Transformer(EncoderDecoder):
         self.decoder = nn.ModuleList(DecoderLayer(make) for _ in range(recipe.decoder_layers))
         self.encoder_norm, self.decoder_norm = make.last_norm(), make.last_norm()
         self.encoder_sees, self.decoder_sees = make.encoder_sees, make.decoder_sees
+        self.decoder_cache = make.decoder_cache
 
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
         """Encode the sources."""
@@ -139,15 +140,14 @@ class Transformer(EncoderDecoder):
 
     def start(self, memory: Memory) -> TransformerState:
         """The state before the first target token, one row per sentence."""
-        own = tuple(GrowingCache() for _ in self.decoder)
+        own = tuple(self.decoder_cache() for _ in self.decoder)
         return TransformerState(0, memory.layout.grid, own, self._remember(memory))
 
     def step(
         self, ids: Tensor, state: TransformerState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, TransformerState]:
         """Next-token logits `[B, V]` after ids `[B]`, and the new state; `[B, T, V]` for ids `[B, T]`."""
-        past = state.own[0].past
-        target = self._step_ids(ids, len(state.source[0].keys), None if past is None else len(past.keys))
+        target = self._step_ids(ids, len(state.source[0].keys), state.own[0].rows)
         layout = Padded(target.shape[1], offset=state.position)
         sees = look(layout, Padded(layout.longest), self.decoder_sees, ids.device)
         own = tuple(cache.fork() for cache in state.own)
@@ -170,7 +170,7 @@ class Transformer(EncoderDecoder):
         sees: Sees,
         source: Sequence[KeyValues | PackedKeyValues],
         source_layout: Layout,
-        caches: tuple[GrowingCache | None, ...],
+        caches: tuple[Cache | None, ...],
         maps: AttentionMaps | None,
         taps: Mapping[int, HeadTap] | None = None,
     ) -> Tensor:

@@ -16,7 +16,7 @@ from dragoman.nn.attention.low_rank import LowRank
 from dragoman.nn.attention.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention, PackedKeyValues
 from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct, scaled_dot_product
 from dragoman.nn.attention.sees import Rule, Sees, both, causal, either, everything, first, look, scattered, window
-from dragoman.nn.cache import GrowingCache, KeyValues
+from dragoman.nn.cache import Cache, CellCache, GrowingCache, KeyValues
 from dragoman.nn.dropout import Dropout
 from dragoman.nn.embedding import Embeddings
 from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
@@ -31,12 +31,16 @@ from dragoman.nn.position.rotary import RotaryPositions
 from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
 from dragoman.nn.position.syntax import SyntaxPositions
 from dragoman.nn.residual import PostNorm, PreNorm, Residual
+from dragoman.nn.ssru import SSRU
 
 __all__ = [
     "ACTIVATIONS",
+    "SSRU",
     "Additive",
     "AttentionFunction",
     "BatchNorm",
+    "Cache",
+    "CellCache",
     "Dropout",
     "Embeddings",
     "FeedForward",

@@ -1,14 +1,48 @@
-"""Keys and values cached between decoding steps. The caller owns them; the model keeps nothing."""
+"""What a decoder layer keeps between steps. The caller owns it; the model keeps nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, Self
 
 import torch
 from torch import Tensor
 
 MIN_CAPACITY: Final = 32  # positions
+
+
+class Cache(Protocol):
+    """The past of a decoder layer; a step extends it."""
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows; None before the first step."""
+
+    def fork(self) -> Self:
+        """A cache that continues from here and leaves this one unchanged."""
+
+    def select(self, rows: Tensor) -> Self:
+        """Row i of the result is row `rows[i]` of this one."""
+
+
+class CellCache:
+    """The cells `[B, D]` of a recurrent decoder layer after its newest position; None before the first."""
+
+    def __init__(self, cells: Tensor | None = None) -> None:
+        self.cells = cells
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows; None before the first step."""
+        return None if self.cells is None else len(self.cells)
+
+    def fork(self) -> CellCache:
+        """A cache that continues from here and leaves this one unchanged: a step replaces the cells."""
+        return CellCache(self.cells)
+
+    def select(self, rows: Tensor) -> CellCache:
+        """Reorder rows, as beam search does."""
+        return CellCache(None if self.cells is None else self.cells.index_select(0, rows))
 
 
 @dataclass(frozen=True)
@@ -58,6 +92,11 @@ class GrowingCache:
 
     def __init__(self, past: KeyValues | None = None, buffer: _Buffer | None = None) -> None:
         self.past, self._buffer = past, buffer
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows; None before the first step."""
+        return None if self.past is None else len(self.past.keys)
 
     def extend(self, new: KeyValues) -> KeyValues:
         """Append the newest positions; return all of them."""

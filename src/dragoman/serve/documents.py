@@ -13,9 +13,9 @@ from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
 from dragoman.documents.formats.office.archive import BAD_ZIP
-from dragoman.documents.reports.report import Report
+from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
-from dragoman.documents.translate import SegmentTranslation, SentenceRequest, next_step
+from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide, next_step
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.serve.errors import RequestError
@@ -32,6 +32,7 @@ STRUCTURE: Final = (b"<", b"\n", b"\r", b'"', b",", b"[", b"{", b"*", b"`", b"|"
 MAX_STRUCTURE: Final = 100_000  # of these per document; a text of a million characters has about 50,000
 MARKUP_SUFFIXES: Final = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx")
 MAX_TAGS: Final = 250_000  # in all parts of an archive
+ASSEMBLED_CHARACTERS: Final = 4096  # at a time, so that other large requests wait for milliseconds
 MAX_NAME: Final = 150  # characters of a file name
 
 
@@ -55,7 +56,9 @@ class DocumentWork:
         check_count(len(texts))
         segmenter = settings.model.segmenter
         split = partial(split_line, segmenter, max_sentence_characters(segmenter, texts))
-        work = SegmentTranslation(segments, split, align and settings.model.has_attention)
+        files = settings.model.memory
+        memory = None if files is None else files.between(*document_languages(settings))
+        work = SegmentTranslation(segments, split, align and settings.model.has_attention, memory)
         check_count(len(work.units))
         found = cls(service, settings, work, Meter(service.limits))
         seconds = total = 0.0
@@ -78,15 +81,19 @@ class DocumentWork:
         settings = replace(self.settings, alignment=alignment and self.settings.model.has_attention)
         if required is None:
             return settings
-        return replace(settings, constraints=Constraints.of((), ()), terms=tuple((word, (word,)) for word in required))
+        kept = tuple((word, (word,)) for word in required)
+        return replace(settings, constraints=Constraints.of((), ()), terms=(*settings.terms, *kept))
 
     async def translate(self, caller: Caller) -> Report:
         """Translate the sentences by the deadline; drop them if the client disconnects."""
         steps = self.segments.steps()
         found: Iterable[Translation] | None = None
-        while isinstance(step := await offload(next_step, steps, found), SentenceRequest):
+        while (step := await offload(next_step, steps, found)) is not None:
             found = await self._translate_step(step, caller)
-        return step
+        results: list[SegmentResult] = []
+        for part in divide(self.segments.segments, ASSEMBLED_CHARACTERS):
+            results += await offload(self.segments.assemble, part)
+        return Report(results)
 
     async def _translate_step(self, step: SentenceRequest, caller: Caller) -> list[Translation] | None:
         if step.required is not None and sum(map(len, step.required)) > MAX_CONSTRAINT_CHARACTERS:

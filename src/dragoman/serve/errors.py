@@ -114,6 +114,9 @@ def validation_error(errors: Sequence[Mapping[str, Any]], body: type[BaseModel])
     kind, context = str(first["type"]), first.get("ctx") or {}
     if kind == "json_invalid":
         reason = str(context.get("error", "it ends too early")).strip(".")
+        if "query" in first["loc"]:
+            message = f'{location[-1]} is not JSON ({reason}); send an object such as {{"cat": "Katze"}}'
+            return RequestError(422, "invalid_json", message)
         return RequestError(
             400, "invalid_json", f'the body is not JSON ({reason}); send an object such as {{"text": "..."}}'
         )

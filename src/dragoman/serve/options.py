@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dragoman.search.constraints.terms import Terms
 from dragoman.serve.limits import Limits
-from dragoman.serve.models.loading import load_served_model, preferred_batch
+from dragoman.serve.models.loading import add_resources, load_served_model, preferred_batch
 from dragoman.serve.models.reload import Reloader
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import DEFAULT_BATCH, Service
@@ -29,14 +30,19 @@ class ServerOptions:
     threads: int | None = None
     reproducible: bool = False
     needs_token: bool = False
+    memories: Mapping[str, Sequence[Path]] = field(default_factory=dict)  # by model
+    terms: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # by model: source -> targets
 
     def load(self, name: str) -> ServedModel:
-        """Load a model, or a base with its adapter."""
+        """Load a model, or a base with its adapter, with its memories and terms."""
         options = {"engine": self.engine, "device": self.device, "precision": self.precision, "threads": self.threads}
         if name in self.adapters:
             base, adapter = self.adapters[name]
-            return load_served_model(name, base, self.limits.beam, self.languages, adapter=adapter, **options)
-        return load_served_model(name, self.models[name], self.limits.beam, self.languages, **options)
+            model = load_served_model(name, base, self.limits.beam, self.languages, adapter=adapter, **options)
+        else:
+            model = load_served_model(name, self.models[name], self.limits.beam, self.languages, **options)
+        terms = [Terms(self.terms[name])] if name in self.terms else []
+        return add_resources(model, self.memories.get(name, ()), terms)
 
     def create_service(self) -> Service:
         """Load everything, and create the service."""
@@ -63,4 +69,9 @@ class ServerOptions:
         fields["adapters"] = {name: (Path(base), Path(one)) for name, (base, one) in fields["adapters"].items()}
         fields["limits"] = Limits(**fields["limits"])
         fields["languages"] = None if fields["languages"] is None else tuple(fields["languages"])
+        fields["memories"] = {name: [Path(path) for path in paths] for name, paths in fields["memories"].items()}
+        fields["terms"] = {
+            name: {source: tuple(targets) for source, targets in entries.items()}
+            for name, entries in fields["terms"].items()
+        }
         return cls(**fields)

@@ -265,6 +265,13 @@ def check_cells(cells: int, maximum: int = MAX_ATTENTION_CELLS) -> None:
         raise RequestError(413, "over_budget", message)
 
 
+def with_terms(settings: BatchSettings, terms: Mapping[str, str | list[str]]) -> BatchSettings:
+    """The settings of a document with the terms of its request."""
+    if not terms:
+        return settings
+    return replace(settings, constraints=Constraints.of((), ()), terms=tuple(Terms(terms).targets.items()))
+
+
 def parse_constraints(body: SearchSettings) -> tuple[Constraints | None, tuple[tuple[str, tuple[str, ...]], ...]]:
     """Parse the lexical constraints and terms of a request; reject those over the limits of the server."""
     if not isinstance(body, TranslateRequest) or not (body.require or body.avoid or body.terms):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, Literal
 
 from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.token_table import BYTE_TOKENS, byte_token_output
@@ -88,20 +89,34 @@ def group_tokens(tokens: Sequence[str]) -> list[list[int]]:
     """The token positions of each word; in scripts without spaces, each token is a word."""
     groups: list[list[int]] = []
     for i, token in enumerate(tokens):
-        if not groups or token.startswith(MARK) or (SPACELESS.match(token) and tokens[i - 1] != MARK):
-            groups.append([])
-        groups[-1].append(i)
+        kind = token_kind(token)[0]
+        if not groups or kind == "space" or (kind == "spaceless" and tokens[i - 1] != MARK):
+            groups.append([i])
+        else:
+            groups[-1].append(i)
     return groups
+
+
+@lru_cache(maxsize=1 << 16)
+def token_kind(token: str) -> tuple[Literal["space", "spaceless", "inside"], bool]:
+    """Whether a token has a space before it, is of a script without spaces, or is inside a word; and is visible."""
+    if token.startswith(MARK):
+        return "space", is_visible(token)
+    return "spaceless" if SPACELESS.match(token) else "inside", is_visible(token)
 
 
 def visible_word_ids(tokens: Sequence[str]) -> list[int]:
     """The index of each token's word among the visible words; -1 for tokens of invisible words."""
-    ids, count = [-1] * len(tokens), 0
-    for group in group_tokens(tokens):
-        if any(is_visible(tokens[i]) for i in group):
-            for i in group:
-                ids[i] = count
-            count += 1
+    ids, count, first, seen, before = list[int](), -1, 0, False, ""
+    for i, token in enumerate(tokens):
+        kind, visible = token_kind(token)
+        if i == 0 or kind == "space" or (kind == "spaceless" and before != MARK):
+            first, seen = i, False
+        if visible and not seen:
+            seen, count = True, count + 1
+            ids[first:] = [count] * (i - first)
+        ids.append(count if seen else -1)
+        before = token
     return ids
 
 

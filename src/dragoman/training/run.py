@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,7 @@ from dragoman.text.special_tokens import PAD
 from dragoman.training.adapters import adapter_info, check_adapter_settings, find_recorded_base
 from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.distributed.shared_files import check_starting_weights
 from dragoman.training.reporting.base_model import BaseModel
 from dragoman.training.reporting.card import trained_model_info, training_card
 from dragoman.training.reporting.metrics import RESULT_FILE, draw_training_curves, read_result
@@ -92,6 +94,8 @@ def run_training(
     if ranks.device.type == "cpu":
         keep_freed_memory()
     check_adapter_settings(recipe, start_from)
+    if start_from is not None:
+        check_starting_weights(start_from, ranks)
     model = new_model(prepared, recipe, start_from)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
@@ -105,9 +109,15 @@ def run_training(
         if recipe.train.alignment_weight:
             ranks.broadcast(lambda: ensure_alignments(prepared, out / TRAINING / ALIGNMENTS, reporter))
         fine_tuning = start_from is not None
-        trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, fine_tuning, locks)
+        used = replace(recipe, train=replace(recipe.train, accumulate=recorded_accumulation(out, ranks)))
+        trainer = make_trainer(model, prepared, used, out, evaluate, reporter, ranks, fine_tuning, locks)
         trainer.run()
         write_model(trainer, out, partial(write_result, out, prepared, recipe))
+
+
+def recorded_accumulation(out: Path, ranks: Ranks) -> int:
+    """The value of train.accumulate that keeps the number of batches in a step, whatever the number of ranks."""
+    return ranks.broadcast(lambda: RunRecord.read(out / TRAINING / RUN).micro_batches(ranks.world))
 
 
 def finish_run(

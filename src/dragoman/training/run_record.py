@@ -100,6 +100,16 @@ class RunRecord:
     base: dict[str, Any] | None = None  # a BaseModel, for the card; older runs have none
     changes: list[dict[str, Any]] = field(default_factory=list)  # of train.steps: {"after_step", "was", "now"}
     base_path: str = ""  # of the base model, if only adapters are trained: checkpoints do not have its weights
+    batches_per_step: int = 0  # of all processes; older runs have 0
+
+    @property
+    def step_batches(self) -> int:
+        """The batches of all processes in a step; a resumed run keeps their number if its processes can share them."""
+        return self.batches_per_step or int(self.machine["processes"]) * int(self.recipe["train"]["accumulate"])
+
+    def micro_batches(self, world: int) -> int:
+        """The batches of each process in a step."""
+        return max(1, self.step_batches // world)
 
     @classmethod
     def current(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> RunRecord:
@@ -116,6 +126,7 @@ class RunRecord:
             [part.weight for part in prepared.split().parts],
             None if base is None else json.loads(json.dumps(asdict(base))),
             base_path="" if start_from is None or not recipe.train.lora else str(start_from.absolute()),
+            batches_per_step=ranks.world * recipe.train.accumulate,
         )
 
     @classmethod
@@ -199,6 +210,15 @@ def confirm_record(path: Path, now: RunRecord, reporter: Reporter, step: int = 0
     before = check_record(path, now)
     if before is not None:
         now = replace(now, base=before.base or now.base, changes=before.changes)
+        world, batches = int(now.machine["processes"]), before.step_batches
+        if batches % world == 0:
+            now = replace(now, batches_per_step=batches)
+        else:
+            reporter.note(
+                f"a step had {batches} batches and now has {now.step_batches}, because {world} processes cannot share "
+                f"{batches} evenly: the run continues with other batches. Use a number of processes that divides "
+                f"{batches} to keep them"
+            )
         was, steps = before.recipe_of_kind().train.steps, now.recipe["train"]["steps"]
         if was != steps:
             change = {"after_step": step, "was": was, "now": steps}

@@ -26,6 +26,7 @@ from dragoman.modeldir.locate import read_recipe
 from dragoman.progress import Evaluation, Reporter, SilentReporter, clock
 from dragoman.training.defaults import Choice
 from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.distributed.shared_files import open_shared
 from dragoman.training.duration import epoch_length, run_seconds, step_seconds
 from dragoman.training.plan import TrainingPlan
 from dragoman.training.run import finish_run, is_early, is_finished, run_training
@@ -135,8 +136,9 @@ class TrainingSession:
                     f"{out} is finished{unknown}; nothing to do (set a larger train.steps to continue training, or "
                     "choose another --out to train again)"
                 )
-                return read_recipe(out, model_kind(out))
-            final, prepared = Recipe.from_table(tomllib.loads(planned)), Prepared.open(prepared_directory(out))
+                known = ranks.broadcast(lambda: read_recipe(out, model_kind(out)).to_toml())
+                return Recipe.from_table(tomllib.loads(known))
+            final, prepared = Recipe.from_table(tomllib.loads(planned)), open_shared(prepared_directory(out), ranks)
             evaluate = self.make_validator(prepared, final, ranks.device)
             run_training(
                 prepared,

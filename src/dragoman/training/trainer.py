@@ -1,7 +1,7 @@
 """The training loop (section 5): step, log, evaluate, save; a resumed run equals an uninterrupted one, bit for bit.
 
-All randomness is a function of counters: the order of batches of (seed, epoch), dropout of (seed, step, micro-batch,
-rank). A checkpoint holds no state of a random generator.
+All randomness is a function of counters: the order of batches of (seed, epoch), dropout of (seed, step, batch of the
+step). A checkpoint holds no state of a random generator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import itertools
 import random
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ from tests.raising import raises
 from tests.word_by_word import WordByWord
 
 from dragoman.documents.formats.localization import xliff
+from dragoman.documents.memory import index as index_module
 from dragoman.documents.memory import lookup as memory_module
-from dragoman.documents.memory.lookup import MIN_SCORE, Match, Memory, normalize
+from dragoman.documents.memory.index import normalize
+from dragoman.documents.memory.lookup import MIN_SCORE, Match, Memory, find_exact
 from dragoman.documents.memory.remember import remember
 from dragoman.documents.reports.report import Report
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder
@@ -137,17 +139,34 @@ def test_tmx_memories_need_languages() -> None:
     assert normalize("e\u0301  a\n") == "é a"
 
 
-def test_a_large_memory_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_module, "MAX_CACHED", 100)
+def test_a_large_memory_is_read_once_and_kept_outside_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (tmp_path / "m.tsv").open("w") as file:
         file.writelines(f"sentence number {i} of a memory that is large\tx{i}\n" for i in range(10_000))
-    memory = Memory([tmp_path / "m.tsv"])
+    memory, read = Memory([tmp_path / "m.tsv"]), list[int]()
+    pairs = memory.pairs
+
+    def counted() -> Iterator[tuple[str, str]]:
+        read.append(1)
+        return pairs()
+
+    monkeypatch.setattr(memory, "pairs", counted)
+    monkeypatch.setattr(index_module, "BLOCK", 1000)
     tracemalloc.start()
-    found = memory.match(["sentence number 777 of a memory that is large"], fuzzy=False)
+    found = memory.match(["sentence  number 777 of a memory that is large"])
     kept = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert [one.target for one in found.values()] == ["x777"] and kept < 1 << 20
-    assert len(list(itertools.islice(memory.pairs(), 3))) == 3
+    similar = memory.match(["sentence number 777 of a memory that is small", "\ud800 x", ""])
+    assert [(one.target, one.score < 100) for one in similar.values()] == [("x777", True)]
+    assert len(read) == 1
+
+
+def test_known_sentences_are_found_without_an_index(tmp_path: Path) -> None:
+    memory = make(tmp_path, ("a  b", "old"), ("a b", "new"), ("c", ""))
+    assert find_exact(memory, ["a b", "a\tb", "c", "d"]) == {"a b": "new", "a\tb": "new"}
+    assert memory._index is None
 
 
 def test_corrections_go_back_into_a_memory(tmp_path: Path) -> None:
@@ -173,7 +192,7 @@ def test_memories_of_other_programs_are_extended(name: str, tmp_path: Path) -> N
     memory.write_bytes((FIXTURES / name).read_bytes())
     assert remember(memory, [FIXTURES / "weblate.po"], "en", "de") == 3
     assert memory.read_bytes()[:200] == (FIXTURES / name).read_bytes()[:200]
-    found = Memory([memory], "en", "de").match(["Plant", "a spade", "The bench is wet."], fuzzy=False)
+    found = Memory([memory], "en", "de").match(["Plant", "a spade", "The bench is wet."])
     assert found["Plant"].target == "Pflanze" and len(found) == {"omegat.tmx": 2, "europe.tmx": 2}.get(name, 1)
 
 

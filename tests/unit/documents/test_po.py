@@ -212,3 +212,18 @@ def test_damaged_files_give_an_error_or_a_document() -> None:
                 assert error.code in ("damaged_document", "unsupported_encoding")
     with raises(DocumentError, "damaged_document", "line 2"):
         po.read(b'msgid "a"\nmsgstr "b\n', "x.po", ReadOptions())
+
+
+ICU = "Hello {name}: {n, plural, one {# new file} other {# new files in {folder}}}"
+
+
+def test_icu_branches_are_translated() -> None:
+    entry = f'msgid "{ICU}"\nmsgstr ""\n'
+    (found,) = load(translate(entry.encode(), WordByWord(order=backward)))
+    assert found.msgstr == "{n, plural, one {FILE NEW #} other {{folder} IN FILES NEW #}} {name}: HELLO"
+    lost = WordByWord(lost=frozenset(["X1", "4831", "5984"]), can_require=False)  # what stands for {folder}
+    assert not load(translate(entry.encode(), lost))[0].msgstr
+    (numbers,) = load(translate(b'msgid "{n, plural, one {#} other {#}}"\nmsgstr ""\n', WordByWord()))
+    assert numbers.msgstr == numbers.msgid
+    (broken,) = load(translate(b'msgid "{n, plural, one {a"\nmsgstr ""\n', WordByWord()))
+    assert broken.msgstr  # braces that do not match are text

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.documents.segment import Segment, SegmentBuilder, render
-from dragoman.documents.transfer.projection import best_range
-from dragoman.documents.transfer.words import part_weights, space_ranges, split_parts, token_ranges, word_ranges
+from dragoman.documents.transfer.projection import AlignedUnit, best_range
+from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts
 from dragoman.documents.translate import translate_segments
 from dragoman.translation.result import Translation
 from word_by_word import WordByWord, backward
@@ -119,14 +119,31 @@ def test_best_range_is_that_of_an_exhaustive_search() -> None:
 
 def test_attention_is_pooled_from_tokens_to_parts() -> None:
     text, tokens = "ab cd, e", ["▁a", "b", "▁cd,", "▁", "e"]
-    places = token_ranges(text, tokens)
-    assert places == [(0, 1), (1, 2), (3, 6), (7, 7), (7, 8)]
+    places = locate_tokens(text, tokens).tokens
+    assert places == [(0, 1), (1, 2), (3, 6), (6, 6), (7, 8)]
     parts = [part for word in space_ranges(text) for part in split_parts(text, word)]
     assert parts == [(0, 2), (3, 5), (5, 6), (7, 8)]
     weights = np.array([[0.1, 0.2, 0.3, 0.3, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
-    expected = np.array([[0.3, 0.2, 0.1, 0.1], [0, 0, 0, 0]]) / np.array([[0.7], [1]])
-    np.testing.assert_allclose(part_weights(weights, places, parts), expected)
-    assert token_ranges("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁x"]) == [(0, 3)] * 4 + [(4, 5)]
+    unit = AlignedUnit((0, 4), (0, 2), weights, places)
+    roots = [
+        0.1**0.5,
+        0.2**0.5,
+        0.3**0.5,
+        0,
+        0.1**0.5,
+    ]  # the first row has all of each visible column
+    shares = [root / sum(roots) for root in roots]
+    expected = [[shares[0] + shares[1], shares[2] * 2 / 3, shares[2] / 3, shares[4]], [0, 0, 0, 0]]
+    np.testing.assert_allclose(np.transpose([unit.share(*part) for part in parts]), expected)
+    np.testing.assert_allclose(unit.share(1, 5), [shares[1] + shares[2] * 2 / 3, 0])
+
+
+def test_a_source_token_is_shared_among_the_tokens_that_attend_to_it() -> None:
+    weights = np.array([[0.64, 0.36], [0.04, 0.25]])
+    unit = AlignedUnit((0, 2), (0, 2), weights, [(0, 1), (2, 3)])
+    raw = [[0.8 * (0.8 / 1.0) ** 1.5, 0.6 * (0.6 / 1.1) ** 1.5], [0.2 * (0.2 / 1.0) ** 1.5, 0.5 * (0.5 / 1.1) ** 1.5]]
+    np.testing.assert_allclose(unit.shares, [[a / (a + b), b / (a + b)] for a, b in raw])
+    assert locate_tokens("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁", "▁x"]).tokens == [(0, 3)] * 4 + [(3, 3), (4, 5)]
 
 
 def test_attention_decides_where_links_are_missing() -> None:
@@ -143,6 +160,6 @@ def test_attention_decides_where_links_are_missing() -> None:
 
 
 def test_words_of_tokens_are_found_in_the_text() -> None:
-    assert word_ranges("a  bcd 你好", ["▁a", "▁b", "cd", "▁", "你", "好"]) == [(0, 1), (3, 6), (7, 8), (8, 9)]
-    assert word_ranges("Ab cd", ["▁ab", "▁c", "@@d"]) == space_ranges("Ab cd")  # changed by its tokenizer
-    assert word_ranges("a b c", ["▁x", "▁yz1"]) is None
+    assert locate_tokens("a  bcd 你好", ["▁a", "▁b", "cd", "▁", "你", "好"]).words == [(0, 1), (3, 6), (7, 8), (8, 9)]
+    assert locate_tokens("Ab cd", ["▁ab", "▁c", "@@d"]).words == space_ranges("Ab cd")  # changed by its tokenizer
+    assert locate_tokens("a b c", ["▁x", "▁yz1"]).words is None

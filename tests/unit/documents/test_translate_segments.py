@@ -1,7 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from dragoman.documents import translate as translate_module
+from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.segment import Segment, render
 from dragoman.documents.translate import translate_segments
+from dragoman.errors import SearchError
+from dragoman.progress import Reporter
+from dragoman.translation.result import Translation
+from raising import raises
 from word_by_word import WordByWord, backward
 
 
@@ -89,3 +100,43 @@ def test_only_sentences_with_markup_inside_are_aligned() -> None:
     assert translator.calls == [["One two.", "Five six.", "Seven X1."], ["Three four."]]
     assert result.target is not None
     assert render(result.target) == "TWO. ONE <b>FOUR. THREE SIX. FIVE</b> {x}. SEVEN<f/>"
+
+
+def test_blocks_in_threads_give_the_same_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    segments = [Segment(f"number {i}. {'word ' * (i % 7)}") for i in range(40)] + [Segment("x", translate=False)]
+    (tmp_path / "m.tsv").write_text("number 7.\tseven\nnumber 39.\tlast\n")
+    alone = [translate_segments(segments, WordByWord(), memory=one) for one in (None, Memory([tmp_path / "m.tsv"]))]
+    monkeypatch.setattr(translate_module, "BLOCK_CHARACTERS", 60)
+    for memory, expected in zip((None, Memory([tmp_path / "m.tsv"])), alone, strict=True):
+        translator, reporter = WordByWord(), Counting()
+        translator.concurrent = True
+        found = translate_segments(segments, translator, reporter, memory=memory)
+        assert found == expected and len(translator.calls) > 10
+        assert reporter.total == reporter.done == sum(map(len, translator.calls))
+
+
+def test_an_error_in_a_block_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(WordByWord):
+        def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
+            if "b" in texts:
+                raise SearchError("broken", code="not_finite")
+            return super().stream(texts, alignment)
+
+    monkeypatch.setattr(translate_module, "BLOCK_CHARACTERS", 1)
+    translator = Broken()
+    translator.concurrent = True
+    with raises(SearchError, "not_finite", "broken"):
+        translate_segments([Segment(letter) for letter in "abcdefgh"], translator)
+    assert translator.interrupted
+
+
+class Counting(Reporter):
+    """Counts sentences."""
+
+    total = done = 0
+
+    def start_stage(self, title: str, total: int | None, unit: str) -> None:
+        self.total = total or 0
+
+    def advance(self, amount: int = 1) -> None:
+        self.done += amount

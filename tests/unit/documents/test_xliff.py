@@ -169,3 +169,15 @@ def test_damaged_files_give_an_error_or_a_well_formed_document(name: str) -> Non
         assert document.write([None] * len(document.segments)) == text.encode()
         report = translate_segments(document.segments, WordByWord(order=backward))
         etree.fromstring(document.write([result.target for result in report.results]))
+
+
+def test_icu_branches_are_translated() -> None:
+    source = (
+        'Tom &amp; {count, plural, =0 {no file} one {<x id="INTERPOLATION"/> new &lt;b&gt;file} other {many files}}'
+    )
+    unit = f'<trans-unit id="a"><source>{source}</source></trans-unit>'
+    data = f'<xliff version="1.2"><file source-language="en"><body>{unit}</body></file></xliff>'.encode()
+    assert target_of(translate(data, WordByWord()), "a") == (
+        'TOM &amp; {count, plural, =0 {NO FILE} one {<x id="INTERPOLATION"/> NEW &lt;B&gt;FILE} other {MANY FILES}}'
+    )
+    assert translate(data, WordByWord(lost=frozenset(["4831"]), can_require=False)).count(b"<target") == 1

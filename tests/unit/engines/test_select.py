@@ -134,16 +134,17 @@ def test_missing_parts_are_named(capabilities: Capabilities, request_: EngineReq
     assert capabilities.missing(request_) == missing
 
 
-def test_declared_position_codes_are_those_of_the_model_checks() -> None:
-    codes = get_args(get_type_hints(ModelRecipe)["positions"])
-    assert TORCH.position_codes == codes
+@pytest.mark.parametrize(("key", "declared"), [("positions", "position_codes"), ("autoregression", "decoders")])
+def test_declared_parts_are_those_of_the_model_checks(key: str, declared: str) -> None:
+    values = get_args(get_type_hints(ModelRecipe)[key])
+    assert getattr(TORCH, declared) == values
     for spec in SPECS:
         device = "cuda" if spec.name == "cuda" else "cpu"
         if spec.unavailable(None, device) is not None:
             continue
-        for code in codes:
-            reason = spec.unavailable(ModelRecipe(positions=code), device)
-            assert (reason is None) == (code in spec.capabilities.position_codes), reason
+        for value in values:
+            reason = spec.unavailable(ModelRecipe(**{key: value}), device)
+            assert (reason is None) == (value in getattr(spec.capabilities, declared)), reason
 
 
 def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

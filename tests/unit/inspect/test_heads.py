@@ -182,7 +182,13 @@ def test_translations_are_scored_as_heads_go(translator: Translator) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"positions": "rotary"}, {"attention": "additive"}, {"pattern": "low_rank", "rank": 3}, {"n_heads": 1}],
+    [
+        {"positions": "rotary"},
+        {"attention": "additive"},
+        {"pattern": "low_rank", "rank": 3},
+        {"n_heads": 1},
+        {"autoregression": "ssru"},
+    ],
     ids=lambda changes: " ".join(map(str, changes.values())),
 )
 def test_other_models_that_have_heads(changes: dict[str, Any], tmp_path: Path) -> None:
@@ -193,6 +199,10 @@ def test_other_models_that_have_heads(changes: dict[str, Any], tmp_path: Path) -
     if "pattern" in changes:
         assert [head.label for head in found.layers("encoder")[0]] == ["mixes positions"] * 3
         assert all(head.statistics is not None for head in found.layers("cross")[0])
+    assert {head.id.kind for head in found.heads} == {
+        *("encoder", "cross"),
+        *(() if "autoregression" in changes else ("decoder",)),
+    }
     if "n_heads" in changes:
         assert [head.alignment_head for head in found.heads].count(True) == 1
         pointing = next(head for head in found.heads if head.alignment_head)

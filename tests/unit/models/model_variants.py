@@ -30,6 +30,8 @@ TRANSFORMERS += [replace(SMALL, pattern="sparse", window=1, global_tokens=1, ran
 TRANSFORMERS += [replace(SMALL, pattern="local", window=2, positions="relative", max_distance=2, norm_order="pre")]
 TRANSFORMERS += [replace(SMALL, positions="syntax"), replace(SMALL, positions="syntax", pattern="low_rank", rank=3)]
 TRANSFORMERS += [replace(SMALL, positions="index"), replace(SMALL, positions="normalized_index", norm_order="pre")]
+RECURRENT = replace(SMALL, autoregression="ssru")
+TRANSFORMERS += [RECURRENT, replace(RECURRENT, norm_order="pre", positions="relative", pattern="local", window=1)]
 
 LSTM = ModelRecipe(architecture="recurrent", d_model=12, encoder_layers=3, decoder_layers=2, dropout=0.0)
 CONVOLUTIONAL = ModelRecipe(
@@ -60,6 +62,7 @@ def name_of(recipe: ModelRecipe) -> str:
             inside = (recipe.positions, str(recipe.kernel_width))
         case "transformer":
             inside = (recipe.positions, recipe.norm_order, recipe.norm, recipe.attention, recipe.pattern)
+            inside = (*inside, *(["ssru"] if recipe.autoregression == "ssru" else []))
     return "-".join((recipe.architecture, *inside, recipe.tie))
 
 

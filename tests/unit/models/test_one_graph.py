@@ -23,6 +23,7 @@ VARIATIONS: list[dict[str, Any]] = [
     {"pattern": "sparse", "window": 2},
     {"positions": "relative", "pattern": "sparse", "window": 2},
     {"pattern": "low_rank", "rank": 4},
+    {"autoregression": "ssru"},
 ]
 
 

@@ -11,6 +11,7 @@ import click
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.options import complete_model, examples
+from dragoman.cli.options.constraint_options import read_terms
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 from dragoman.values import plural
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 @engine_options
 @click.option("--workers", type=click.IntRange(1, 256), metavar="N",
               help="Worker processes, each with all models (default: no separate ones).")  # fmt: skip
+@click.option("--memory", "memories", multiple=True, metavar="[MODEL=]FILE",
+              help="Translation memory for documents, .tmx or .tsv, of one model or of all; repeatable.")  # fmt: skip
+@click.option("--terms", multiple=True, metavar="[MODEL=]FILE",
+              help="Terminology of all requests: TSV with source and target phrases; repeatable.")  # fmt: skip
 @click.option("--reproducible", is_flag=True, help="Translate each sentence alone, for bit-identical results.")
 @click.option("--max-queue", type=int, default=256, show_default=True, help="Maximum open requests; more get a 429.")
 @click.option(
@@ -59,6 +64,8 @@ def command(
     device: str,
     precision: str,
     threads: int | None,
+    memories: tuple[str, ...],
+    terms: tuple[str, ...],
     reproducible: bool,
     api_token: tuple[str, ...],
     allowed_host: tuple[str, ...],
@@ -79,6 +86,7 @@ def command(
     check_usage(root_path, languages, models)
     from dragoman.serve.limits import Limits
     from dragoman.serve.models.loading import adapter_directories, model_directories, parse_languages
+    from dragoman.serve.models.resources import files_by_model, merge_terms
     from dragoman.serve.server import bind, run_server, server_url
 
     if workers is not None:
@@ -94,8 +102,24 @@ def command(
     from dragoman.serve.http.access import Access
     from dragoman.serve.options import ServerOptions
 
+    names = (*directories, *adapted)
+    merged = {
+        name: merge_terms([read_terms(str(path)) for path in paths])
+        for name, paths in files_by_model("--terms", terms, names).items()
+    }
     options = ServerOptions(
-        directories, adapted, server_limits, pair, engine, device, precision, threads, reproducible, bool(api_token)
+        directories,
+        adapted,
+        server_limits,
+        pair,
+        engine,
+        device,
+        precision,
+        threads,
+        reproducible,
+        bool(api_token),
+        memories=files_by_model("--memory", memories, names),
+        terms={name: found.targets for name, found in merged.items() if found is not None},
     )
 
     url = server_url(bound) + root_path

@@ -40,8 +40,14 @@ from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 @click.option(
     "--processes",
     type=click.IntRange(1),
-    default=1,
-    help="Number of processes on this machine, each with a GPU or a share of the cores.",
+    help="Number of processes, each with a GPU or a share of the cores.  [default: 1; with --ray, one for each GPU]",
+)
+@click.option(
+    "--ray",
+    is_flag=False,
+    flag_value="auto",
+    metavar="[ADDRESS]",
+    help="Train on a Ray cluster: HOST:PORT, `local` for this machine, or a running one if there is one.",
 )
 @click.option("--dry-run", is_flag=True, help="Prepare the data, print the plan with its time and memory, and stop.")
 @click.option("--finish-now", is_flag=True, help="Write a model from the checkpoints so far, like `dragoman finish`.")
@@ -56,7 +62,8 @@ def command(
     minutes: float | None,
     device: str | None,
     tensorboard: bool,
-    processes: int,
+    processes: int | None,
+    ray: str | None,
     dry_run: bool,
     finish_now: bool,
 ) -> None:
@@ -81,14 +88,18 @@ def command(
         "device": device,
     }
     if dry_run:
-        if processes > 1:
-            raise click.UsageError("--dry-run measures one process; leave out --processes")
+        if ray is not None or (processes or 1) > 1:
+            raise click.UsageError("--dry-run measures one process; leave out --processes and --ray")
         click.echo(api.plan(**arguments).summary())
         return
-    if processes > 1 and "WORLD_SIZE" not in os.environ:
+    if "WORLD_SIZE" not in os.environ and ray is not None:
+        from dragoman.cluster.training import RayTraining
+
+        sys.exit(RayTraining(["train", *command_line(context)], out, ray, processes, device).run())
+    if "WORLD_SIZE" not in os.environ and (processes or 1) > 1:
         from dragoman.training.distributed.launch import launch
 
-        sys.exit(launch(processes, ["train", *command_line(context)]))
+        sys.exit(launch(processes or 1, ["train", *command_line(context)]))
     api.train(**arguments, tensorboard=tensorboard)
 
 

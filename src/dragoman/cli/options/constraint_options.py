@@ -18,6 +18,7 @@ from dragoman.errors import DataError, DragomanError
 from dragoman.values import plural, render_value
 
 if TYPE_CHECKING:
+    from dragoman.search.constraints.terms import Terms
     from dragoman.translation.result import Translation
     from dragoman.translation.translator import Translator
 
@@ -68,15 +69,11 @@ class LineConstraints:
         self.each = None if each is None else read_constraints(Path(each))
         self.taken, self.warned = 0, 0
         if require or avoid or terms or listed:
-            from dragoman.search.constraints.terms import Terms
-
             for path in listed:
                 avoid += read_avoided(path)
             self.all = {"require": require, "avoid": avoid}
             for name in terms:
-                found = Terms.from_lines(
-                    (line for block in read_line_blocks(Path(name), holds=TERMS) for line in block), name, ignore_case
-                )
+                found = read_terms(name, ignore_case)
                 self.all["terms"] = found.merge(self.all["terms"]) if "terms" in self.all else found
 
     def __bool__(self) -> bool:
@@ -133,6 +130,14 @@ class LineConstraints:
             self.warned += 1
             lacks = ", ".join(map(repr, translation.unmet))
             note(f"line {number} lacks the required {lacks}: the search found no translation with it")
+
+
+def read_terms(name: str, ignore_case: bool = False) -> Terms:
+    """The terms of a TSV file."""
+    from dragoman.search.constraints.terms import Terms
+
+    lines = (line for block in read_line_blocks(Path(name), holds=TERMS) for line in block)
+    return Terms.from_lines(lines, name, ignore_case)
 
 
 def read_avoided(path: Path) -> list[str]:

@@ -7,9 +7,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.documents.encoding import decode
+from dragoman.documents.edits import Edit
+from dragoman.documents.encoding import Encoding, decode
+from dragoman.documents.languages import NO_CHANGE, LanguageChange
 from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_text, scan
-from dragoman.documents.segment import Segment, SegmentBuilder
+from dragoman.documents.segment import NO_OPTIONS, ReadOptions, Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
 
@@ -45,22 +47,34 @@ CLOSES: Final = {  # elements whose end tag may be missing, and the start tags t
 TRANSLATED_ATTRIBUTES: Final = names("alt title placeholder aria-label aria-description aria-placeholder")
 META_NAMES: Final = names("description keywords og:title og:description twitter:title twitter:description")
 BUTTONS: Final = names("submit button reset")
+INLINE_LANGUAGE: Final = re.compile(r"""(?<=\slang=["'])[\w-]+(?=["'])|(?<=\sxml:lang=["'])[\w-]+(?=["'])""")
 NOTE_MARK: Final = re.compile(r"\s*<a\s[^>]*>\W*[\w*†‡]{1,4}\W*</a>\s*</sup\s*>", re.IGNORECASE)
 CHARSET: Final = re.compile(
     rb"""<meta[^>]{1,200}charset\s*=\s*["']?([\w.:-]+)|<\?xml[^>]{1,100}encoding\s*=\s*["']([\w.:-]+)""", re.IGNORECASE
 )
 
 
-def read(data: bytes, name: str) -> SplicedText:
+def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> SplicedText:
     """Read a page or a fragment. Code, `translate="no"`, scripts and the like are left as they are."""
     declared = CHARSET.search(data, 0, 2048)
     text, encoding = decode(data, name, (declared[1] or declared[2]).decode("ascii") if declared else None)
-    return SplicedText(text, read_slots(text), encoding, "xmlcharrefreplace")
+    return read_text(text, encoding, LanguageChange(options.source, options.target))
 
 
-def read_slots(text: str, xml: bool = False) -> list[Slot]:
-    """The slots of HTML, or with `xml` of XHTML."""
-    return Reader(text, xml).read()
+def read_text(text: str, encoding: Encoding, language: LanguageChange, xml: bool = False) -> SplicedText:
+    """The text of HTML, or with `xml` of XHTML, with its slots."""
+    reader = Reader(text, xml, language)
+    slots = reader.read()
+
+    def relabel(tag: str) -> str:
+        return INLINE_LANGUAGE.sub(lambda one: language.tag if language.declares_source(one[0]) else one[0], tag)
+
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace", reader.declarations, relabel if language else str)
+
+
+def read_slots(text: str) -> list[Slot]:
+    """The slots of a fragment of HTML."""
+    return Reader(text, False).read()
 
 
 @dataclass
@@ -69,6 +83,8 @@ class Reader:
 
     text: str
     xml: bool
+    language: LanguageChange = NO_CHANGE
+    declarations: list[Edit] = field(default_factory=list)  # of the language, in tags of blocks
     slots: list[Slot] = field(default_factory=list)
     pending: list[Token] = field(default_factory=list)  # inline content since the last block boundary
     elements: list[tuple[str, bool]] = field(default_factory=list)  # open elements, and whether they are translated
@@ -113,6 +129,8 @@ class Reader:
         translates = translation_mode(token, self.translates and name not in UNTOUCHED)
         if self.translates or translates:
             self._attributes(token)
+        if translates:
+            self._declaration(token)
         if token.kind == "start" and (self.xml or name not in VOID):
             self.elements.append((name, translates))
 
@@ -122,6 +140,14 @@ class Reader:
             if attribute.quote and is_translated(token, attribute) and LETTER.search(attribute.value):
                 segment = Segment(attribute.value, key=f"{token.name} {attribute.name}")
                 self.slots.append(Slot(attribute.start, attribute.end, segment, escape_attribute))
+
+    def _declaration(self, token: Token) -> None:
+        """An edit of the language that a tag declares."""
+        content = token.name == "meta" and (token.get("http-equiv") or "").lower() == "content-language"
+        for one in token.attributes:
+            declares = one.name in ("lang", "xml:lang") or (content and one.name == "content")
+            if declares and self.language.declares_source(one.value):
+                self.declarations.append((one.start, one.end, self.language.tag))
 
     def _flush(self) -> None:
         """Turn the inline content since the last block boundary into a segment."""

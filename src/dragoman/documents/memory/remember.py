@@ -12,7 +12,8 @@ from typing import Final
 from dragoman.documents.detect import detect, read_translations
 from dragoman.documents.formats.localization.xml_tree import DECLARED
 from dragoman.documents.markup import escape_attribute, escape_text
-from dragoman.documents.memory.lookup import Match, Memory, is_tmx, normalize
+from dragoman.documents.memory.index import normalize
+from dragoman.documents.memory.lookup import Memory, find_exact, is_tmx
 from dragoman.documents.segment import ReadOptions
 from dragoman.errors import DocumentError, OutputError
 from dragoman.files import sync, write_output
@@ -37,13 +38,11 @@ def remember(memory: Path, files: Sequence[Path], source: str, target: str) -> i
     for path in files:
         for one, other in read_pairs_of(path, source, target):
             pairs[normalize(one)] = (one, other)
-    known: dict[str, Match] = {}
+    known: dict[str, str] = {}
     if memory.exists() and memory.stat().st_size:
-        known = Memory([memory], source, target).match([one for one, _ in pairs.values()], fuzzy=False)
+        known = find_exact(Memory([memory], source, target), [one for one, _ in pairs.values()])
     new = [
-        (one, other)
-        for one, other in pairs.values()
-        if one not in known or normalize(known[one].target) != normalize(other)
+        (one, other) for one, other in pairs.values() if one not in known or normalize(known[one]) != normalize(other)
     ]
     if new or not memory.exists():
         append(memory, new, source, target)

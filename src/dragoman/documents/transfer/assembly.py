@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,15 +13,7 @@ from dragoman.documents.reports.report import Problem, SegmentResult, WordLinks
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.transfer.placeholders import MaskedText
 from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
-from dragoman.documents.transfer.words import (
-    Range,
-    link_parts,
-    part_weights,
-    space_ranges,
-    split_parts,
-    token_ranges,
-    word_ranges,
-)
+from dragoman.documents.transfer.words import Range, TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
 from dragoman.translation.result import Translation
 
 
@@ -34,7 +26,7 @@ class Unit:
     translate: bool = True
     marked: bool = True  # whether markup begins or ends in it, so that its words must be aligned
     translation: Translation | None = None
-    places: list[int] = field(default_factory=list)  # of the masks in the translation
+    mask_places: list[int] = field(default_factory=list)  # in the translation
     problem: Problem | None = None
     retried: bool = False
     match: Match | None = None  # in a translation memory
@@ -48,7 +40,7 @@ class Unit:
         elif places is None:
             self.problem = "placeholder_lost"
         else:
-            self.translation, self.places, self.problem = translation, places, None
+            self.translation, self.mask_places, self.problem = translation, places, None
         return self.problem is None
 
     @property
@@ -56,16 +48,16 @@ class Unit:
         """The translation with the masks at their places in it."""
         if self.translation is None:
             return self.masked
-        masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.places, strict=True))
+        masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.mask_places, strict=True))
         return MaskedText(self.translation.text, tuple(masks))
 
     @cached_property
-    def words(self) -> tuple[list[Range] | None, list[Range] | None]:
-        """The words of source and target, as their tokens form them; None if they are not known, or not needed."""
+    def places(self) -> tuple[TokenPlaces, TokenPlaces] | None:
+        """The words and tokens of source and target; None if they are not needed."""
         one = self.translation
         if one is None or not self.marked:
-            return None, None
-        return word_ranges(self.masked.text, one.source_tokens), word_ranges(one.text, one.tokens)
+            return None
+        return locate_tokens(self.masked.text, one.source_tokens), locate_tokens(one.text, one.tokens)
 
     def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
         """The words of source and target, and the links between them."""
@@ -75,7 +67,7 @@ class Unit:
         if translation is None:
             words = space_ranges(self.masked.text)
             return words, words, [(i, i) for i in range(len(words))]
-        source, target = self.words
+        source, target = (None, None) if self.places is None else (side.words for side in self.places)
         if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
             return space_ranges(self.masked.text), space_ranges(translation.text), []
         return source, target, translation.alignment or ()
@@ -120,7 +112,7 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     source = join_masked(job, lambda unit: unit.masked)
     lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
     masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
-    masked = Segment(source.text, tuple(map(masking.span, segment.spans)))
+    masked = Segment(source.text, masking.spans(segment.spans))
     places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
     aligned = align_units(job, source.text, target.text)
     found = project(masked, aligned, places)
@@ -130,7 +122,7 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     moves, back = (
         Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
     )
-    spans = tuple(map(moves.span, projected.spans[: len(original.spans)]))
+    spans = moves.spans(projected.spans[: len(original.spans)])
     result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
@@ -180,48 +172,55 @@ class Moves:
         """A span at its new place."""
         return replace(span, start=self.place(span.start), end=self.place(span.end))
 
+    def spans(self, spans: tuple[Span, ...]) -> tuple[Span, ...]:
+        """Spans at their new places."""
+        return tuple(map(self.span, spans)) if self.ends else spans
+
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    words: tuple[list[list[Range]], list[list[Range]]] = ([], [])  # by their parts
-    parts: tuple[list[Range], list[Range]] = ([], [])
+    sides = WordParts([], [], []), WordParts([], [], [])
     links: list[Range] = []
     units: list[AlignedUnit] = []
-    at = [0, 0]  # the place of the unit in both texts
+    at = (0, 0)  # the place of the unit in both texts
     for unit in job.units:
-        at = [place + len(unit.before) for place in at]
-        own_source, own_target, own_links = unit.align()
-        links += [(s + len(words[0]), t + len(words[1])) for s, t in own_links]
-        first = len(parts[0]), len(parts[1])
-        for side, own, text in ((0, own_source, source), (1, own_target, target)):
-            shifted = [(start + at[side], end + at[side]) for start, end in own]
-            split = [split_parts(text, word) if unit.marked else [word] for word in shifted]
-            words[side].extend(split)
-            parts[side].extend(part for word in split for part in word)
-        ranges = (first[0], len(parts[0])), (first[1], len(parts[1]))
-        units.append(AlignedUnit(*ranges, *token_weights(unit, at, parts, ranges)))
-        at = [at[0] + len(unit.masked.text), at[1] + len(unit.target.text)]
-    return AlignedText(source, target, *link_parts(source, target, *words, links), units)
+        at = at[0] + len(unit.before), at[1] + len(unit.before)
+        *words, own_links = unit.align()
+        first = [len(side.parts) for side in sides]
+        links += [(s + len(sides[0].of_word), t + len(sides[1].of_word)) for s, t in own_links]
+        for side, own, text, shift in zip(sides, words, (source, target), at, strict=True):
+            shifted = [(start + shift, end + shift) for start, end in own] if shift else own
+            if unit.marked:
+                side.add_words(text, shifted)
+            else:
+                side.add_whole(shifted)
+        ranges = [(low, len(side.parts)) for low, side in zip(first, sides, strict=True)]
+        units.append(AlignedUnit(ranges[0], ranges[1], *token_weights(unit, at, sides[1].parts, ranges[1])))
+        at = at[0] + len(unit.masked.text), at[1] + len(unit.target.text)
+    linked = link_parts(source, target, *sides, links)
+    return AlignedText(source, target, sides[0].parts, sides[1].parts, linked, units, sides[1].marks)
 
 
 def token_weights(
-    unit: Unit, at: Sequence[int], parts: tuple[list[Range], list[Range]], ranges: tuple[Range, Range]
-) -> tuple[Any, list[Range]]:
-    """The attention of each target token of a unit to its source parts, and the target parts of each token."""
+    unit: Unit, at: Range, parts: Sequence[Range], own: Range
+) -> tuple[Any, Sequence[Range], Sequence[Range]]:
+    """The attention between the tokens of a unit, the places of its source tokens, and the target parts of each token.
+
+    `own` is the range of the unit's target parts.
+    """
     one = unit.translation
-    source_words, target_words = unit.words
-    if one is None or one.alignment_weights is None or source_words is None or target_words is None:
-        return None, []
-    tokens = (
-        token_ranges(unit.masked.text, one.source_tokens, source_words),
-        token_ranges(one.text, one.tokens, target_words),
-    )
-    if tokens[0] is None or tokens[1] is None:
-        return None, []
-    own = [(start - at[0], end - at[0]) for start, end in parts[0][slice(*ranges[0])]]
-    weights = part_weights(one.alignment_weights, tokens[0], own)
-    starts = [start - at[1] for start, _ in parts[1][slice(*ranges[1])]]
-    ends = [end - at[1] for _, end in parts[1][slice(*ranges[1])]]
-    first = ranges[1][0]
-    found = [(first + bisect_right(ends, start), first + bisect_left(starts, end)) for start, end in tokens[1]]
-    return weights, found
+    if one is None or one.alignment_weights is None or unit.places is None:
+        return None, (), ()
+    source, target = (side.tokens for side in unit.places)
+    if source is None or target is None:
+        return None, (), ()
+    found, low, last = list[Range](), own[0], own[1]
+    for start, end in target:
+        start, end = start + at[1], end + at[1]
+        while low < last and parts[low][1] <= start:
+            low += 1
+        high = low
+        while high < last and parts[high][0] < end:
+            high += 1
+        found.append((low, high))
+    return one.alignment_weights, [(start + at[0], end + at[0]) for start, end in source], found

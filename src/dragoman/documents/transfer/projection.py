@@ -10,13 +10,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from dragoman.documents.segment import Segment, Span, Target
-from dragoman.documents.transfer.words import Links, Range, is_mark
+from dragoman.documents.transfer.words import Links, Range
 
-THRESHOLD: Final = 0.35  # the share of attention on the words of a pair above which a word belongs to it
+THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above which it belongs to the pair
+FLATNESS: Final = 0.5  # exponent of attention weights
+AGREEMENT: Final = 1.5  # exponent of the share that a target token has in the attention to a source token
 MIN_SHARE: Final = 0.05  # below, no word of the translation is aligned with the pair
+HALF: Final = 0.1  # the value of a word that is linked to as many words inside the pair as outside: a compound
 UNALIGNED: Final = -0.25  # the value of a word without links: it joins aligned words on both sides, but not an edge
 ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
 
@@ -25,14 +29,46 @@ ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
 class AlignedUnit:
     """A sentence that was translated by itself: the ranges of its parts in source and target.
 
-    `weights [T, P]`, if known, is the attention of each of its target tokens to its source parts, and `tokens` has the
-    range of target parts that each token is in.
+    `weights [T, S]`, if known, is the attention of each of its target tokens to its source tokens. `source_tokens` are
+    the places of the latter in the source; `target_tokens` has the range of target parts that each of the former is in.
     """
 
     source: Range
     target: Range
     weights: Any = None
-    tokens: Sequence[Range] = ()
+    source_tokens: Sequence[Range] = ()
+    target_tokens: Sequence[Range] = ()
+
+    @cached_property
+    def shares(self) -> Any:
+        """How much of each target token belongs to each source token: `[T, S]`, with rows that sum to 1 or 0.
+
+        A source token shares itself among the target tokens that attend to it: a weight counts for more if it is large
+        in its column too. Without that, words such as articles, which attend here and there, join every pair.
+        """
+        import numpy as np
+
+        visible = np.fromiter((start < end for start, end in self.source_tokens), bool, len(self.source_tokens))
+        weights = np.where(visible, np.asarray(self.weights, dtype=np.float64), 0) ** FLATNESS
+        weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
+        return weights / np.maximum(weights.sum(1, keepdims=True), 1e-12)
+
+    def share(self, start: int, end: int) -> list[float]:
+        """The share of attention of each target token on these characters of the source.
+
+        A token that is inside in part counts in part.
+        """
+        first = bisect_right(self.source_tokens, start, key=lambda token: token[1])
+        columns, parts = list[int](), list[float]()
+        for i in range(first, len(self.source_tokens)):
+            low, high = self.source_tokens[i]
+            if low < high:
+                if low >= end:
+                    break
+                columns.append(i)
+                parts.append((min(high, end) - max(low, start)) / (high - low))
+        found: list[float] = (self.shares[:, columns] @ parts).tolist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -45,6 +81,7 @@ class AlignedText:
     target_parts: Sequence[Range]
     links: Links
     units: Sequence[AlignedUnit]
+    marks: Sequence[bool]  # which target parts are punctuation
 
 
 def project(segment: Segment, aligned: AlignedText, protected: dict[int, Range]) -> tuple[Target, list[str]] | None:
@@ -150,40 +187,41 @@ class _Projection:
         return score, first + low, first + high
 
     def _values(self, index: int, first: int, last: int, taken: set[int], units: Sequence[AlignedUnit]) -> list[float]:
-        """For each target part, how much it belongs to a pair: positive if it should be inside."""
-        own = self.inside[index]
-        whole = [unit.target for unit in units if own.issuperset(range(*unit.source))]
-        shares = self._shares(own, units)
-        values = []
+        """For each target part from `first` to before `last`, how much it belongs to a pair: positive if inside."""
+        own, values = self.inside[index], list[float]()
+        shares, sources_of = self._shares(own, units), self.sources_of
         for t in range(first, last):
-            sources = self.sources_of.get(t, [])
-            if t in taken:
-                value = -ANCHOR
-            elif t in self.holder:
-                value = ANCHOR if self._encloses(index, self.holder[t]) else -ANCHOR
-            elif any(low <= t < high for low, high in whole):
-                value = 1.0
-            elif t in shares:
-                value = 2 * (shares[t] - THRESHOLD)
-            elif not sources:
-                value = UNALIGNED
+            if (share := shares.get(t)) is not None:
+                values.append(2 * (share - THRESHOLD))
+            elif sources := sources_of.get(t):
+                values.append(2 * sum(s in own for s in sources) / len(sources) - 1 or HALF)
             else:
-                within = sum(s in own for s in sources)
-                value = (2 * within - len(sources)) / len(sources)
-            values.append(value)
+                values.append(UNALIGNED)
+        for unit in units:
+            if own.issuperset(range(*unit.source)):
+                for t in range(max(first, unit.target[0]), min(last, unit.target[1])):
+                    values[t - first] = 1.0
+        for t in range(first, last) if self.holder or taken else ():
+            if t in taken:
+                values[t - first] = -ANCHOR
+            elif (holder := self.holder.get(t)) is not None:
+                values[t - first] = ANCHOR if self._encloses(index, holder) else -ANCHOR
         return values
 
     def _shares(self, own: set[int], units: Sequence[AlignedUnit]) -> dict[int, float]:
         """For each target part with letters, the share of its attention on these source parts, if it is known."""
         shares: dict[int, float] = {}
+        if not own:
+            return shares
+        start, end = self.aligned.source_parts[min(own)][0], self.aligned.source_parts[max(own)][1]
+        marks = self.aligned.marks
         for unit in units:
             if unit.weights is None:
                 continue
-            columns = [s - unit.source[0] for s in own if unit.source[0] <= s < unit.source[1]]
-            for share, (low, high) in zip(unit.weights[:, columns].sum(1).tolist(), unit.tokens, strict=True):
+            for share, (low, high) in zip(unit.share(start, end), unit.target_tokens, strict=True):
                 for t in range(low, high):
-                    if not is_mark(self.aligned.target[self.aligned.target_parts[t][0]]):
-                        shares[t] = max(share, shares.get(t, 0.0))
+                    if not marks[t] and share >= shares.get(t, 0.0):
+                        shares[t] = share
         return shares
 
     def _units(self, own: set[int]) -> Sequence[AlignedUnit]:

@@ -11,74 +11,82 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from dragoman.text.word_groups import group_tokens, is_visible, spell
+from dragoman.text.word_groups import group_tokens, is_visible, spell, visible_word_ids
 
 WORD: Final = re.compile(r"\S+")
 Range = tuple[int, int]
 Links = frozenset[tuple[int, int]]
 
 
-def word_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
-    """The place in `text` of each visible word that `tokens` form; None if the tokens do not spell the text.
+class TokenPlaces(NamedTuple):
+    """The places in a text of its visible words, and of its tokens; None where the tokens do not spell the text.
 
-    Words are counted as in `Translation.alignment`.
+    Words are counted as in `Translation.alignment`. An invisible token is at the end of the one before it; a token for
+    a single byte is at the place of its word.
     """
-    groups = [[tokens[i] for i in group] for group in group_tokens(tokens)]
-    names = ["".join(spell(group).split()) for group in groups if any(map(is_visible, group))]
-    visible = [place for place, character in enumerate(text) if not character.isspace()]
+
+    words: list[Range] | None
+    tokens: list[Range] | None
+
+
+def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
+    """The places of words and tokens in `text`."""
+    written = [visible_text(token) for token in tokens]
+    spaces = space_ranges(text)
+    if "".join(written) != "".join(text[start:end] for start, end in spaces):
+        return _locate_bytes(text, tokens, spaces)
+    visible = [place for word in spaces for place in range(*word)]
+    ranges, first, end = list[Range](), 0, 0
+    for name in written:
+        if name:
+            last = first + len(name)
+            start, end = visible[first], visible[last - 1] + 1
+            ranges.append((start, end))
+            first = last
+        else:
+            ranges.append((end, end))
+    ids = visible_word_ids(tokens)
+    words = [(0, 0)] * (max(ids, default=-1) + 1)
+    for word, name, place in zip(ids, written, ranges, strict=True):
+        if word >= 0 and name:
+            words[word] = (words[word][0], place[1]) if words[word][1] else place
+    return TokenPlaces(words, ranges)
+
+
+def _locate_bytes(text: str, tokens: Sequence[str], spaces: list[Range]) -> TokenPlaces:
+    """The places of tokens some of which are single bytes, or which do not spell the text."""
+    groups = [group for group in group_tokens(tokens) if any(is_visible(tokens[i]) for i in group)]
+    names = ["".join(spell([tokens[i] for i in group]).split()) for group in groups]
+    visible = [place for word in spaces for place in range(*word)]
     if sum(map(len, names)) != len(visible):  # a tokenizer that changes its text: words at spaces may still be the same
-        spaces = space_ranges(text)
-        return spaces if len(spaces) == len(names) else None
-    ranges, first = list[Range](), 0
+        return TokenPlaces(spaces if len(spaces) == len(names) else None, None)
+    words, first = list[Range](), 0
     for name in names:
         last = first + len(name) - 1
-        ranges.append((visible[first], visible[last] + 1) if name else (0, 0))
+        words.append((visible[first], visible[last] + 1) if name else (0, 0))
         first = last + 1
-    return ranges
+    if "".join(spell(tokens).split()) != "".join(text.split()):
+        return TokenPlaces(words, None)
+    ranges, last = list[Range](), 0
+    for group, (start, end) in zip(groups, words, strict=True):
+        ranges += [(last, last)] * (group[0] - len(ranges))  # invisible words
+        written = [visible_text(tokens[i]) for i in group]
+        exact = "".join(written) == text[start:end]
+        for name in written:
+            last = start + len(name) if exact else end
+            ranges.append((start, last))
+            start += len(name) if exact else 0
+    return TokenPlaces(words, ranges + [(last, last)] * (len(tokens) - len(ranges)))
 
 
-def token_ranges(text: str, tokens: Sequence[str], words: Sequence[Range] | None = None) -> list[Range] | None:
-    """The place in `text` of each token; of tokens for single bytes, that of their word. None as in `word_ranges`.
-
-    `words` are the `word_ranges`, if they are known.
-    """
-    words = word_ranges(text, tokens) if words is None else words
-    if words is None or "".join(spell(tokens).split()) != "".join(text.split()):
-        return None
-    ranges, places = [(0, 0)] * len(tokens), iter(words)
-    for group in group_tokens(tokens):
-        if not any(is_visible(tokens[i]) for i in group):
-            continue
-        start, end = next(places)
-        sizes = ["".join(spell([tokens[i]]).split()) for i in group]
-        exact = "".join(sizes) == text[start:end]
-        for i, size in zip(group, sizes, strict=True):
-            ranges[i] = (start, start + len(size)) if exact else (start, end)
-            start += len(size) if exact else 0
-    return ranges
-
-
-def part_weights(weights_TS: Any, tokens: Sequence[Range], parts: Sequence[Range]) -> Any:
-    """Attention `[T, P]` from attention to source tokens `[T, S]`: of each target token to parts; rows sum to 1 or 0.
-
-    The weight of a token that is in several parts is divided among them by their length.
-    """
-    import numpy as np
-
-    shares = np.zeros((len(tokens), len(parts)))
-    first = 0
-    for i, (start, end) in enumerate(tokens):
-        while first < len(parts) and parts[first][1] <= start:
-            first += 1
-        for p in range(first, len(parts)):
-            if parts[p][0] >= end:
-                break
-            shares[i, p] = (min(end, parts[p][1]) - max(start, parts[p][0])) / (end - start)
-    pooled = np.asarray(weights_TS, dtype=np.float64) @ shares
-    return pooled / np.maximum(pooled.sum(1, keepdims=True), 1e-12)
+@lru_cache(maxsize=1 << 16)
+def visible_text(token: str) -> str:
+    """What a token writes, without white space."""
+    return "".join(spell([token]).split())
 
 
 def space_ranges(text: str) -> list[Range]:
@@ -86,24 +94,54 @@ def space_ranges(text: str) -> list[Range]:
     return [found.span() for found in WORD.finditer(text)]
 
 
+class WordParts(NamedTuple):
+    """The parts of the words of a text, whether each is a mark, and the range of parts of each word."""
+
+    parts: list[Range]
+    marks: list[bool]
+    of_word: list[Range]
+
+    def add_words(self, text: str, words: Iterable[Range]) -> None:
+        """Divide more words of the text."""
+        parts, marks, of_word = self
+        for word in words:
+            first, content = len(parts), text[word[0] : word[1]]
+            if content.isalpha():  # most words
+                parts.append(word)
+                marks.append(False)
+            else:
+                for low, high, mark in split_word(content):
+                    parts.append((word[0] + low, word[0] + high))
+                    marks.append(mark)
+            of_word.append((first, len(parts)))
+
+    def add_whole(self, words: Sequence[Range]) -> None:
+        """Add words that are not divided, because no markup is inside their sentence."""
+        first = len(self.parts)
+        self.of_word.extend((first + i, first + i + 1) for i in range(len(words)))
+        self.parts.extend(words)
+        self.marks.extend([False] * len(words))
+
+
 def split_parts(text: str, word: Range) -> list[Range]:
     """The parts of a word: runs of letters, runs of digits, and single other characters."""
-    parts, place = list[Range](), word[0]
-    piece = text[word[0] : word[1]]
-    if piece.isalpha():  # most words
-        return [word]
-    if piece[:-1].isalpha() and is_mark(piece[-1]):
-        return [(place, word[1] - 1), (word[1] - 1, word[1])]
-    for kind, run in groupby(piece, character_kind):
+    return [(word[0] + low, word[0] + high) for low, high, _ in split_word(text[slice(*word)])]
+
+
+@lru_cache(maxsize=1 << 16)
+def split_word(word: str) -> tuple[tuple[int, int, bool], ...]:
+    """The parts of a word as (start, end, whether it is a mark)."""
+    parts, place = list[tuple[int, int, bool]](), 0
+    for kind, run in groupby(word, character_kind):
         size = sum(1 for _ in run)
         if kind == "mark":
-            parts += [(place + i, place + i + 1) for i in range(size)]
-        elif kind == "digit" and parts and text[slice(*parts[-1])] == "X":  # a mask such as X1 stays whole
-            parts[-1] = (place - 1, place + size)
+            parts += [(place + i, place + i + 1, True) for i in range(size)]
+        elif kind == "digit" and parts and word[slice(*parts[-1][:2])] == "X":  # a mask such as X1 stays whole
+            parts[-1] = (place - 1, place + size, False)
         else:
-            parts.append((place, place + size))
+            parts.append((place, place + size, False))
         place += size
-    return parts
+    return tuple(parts)
 
 
 def character_kind(character: str) -> str:
@@ -116,47 +154,33 @@ def is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def link_parts(
-    source: str,
-    target: str,
-    source_words: Sequence[Sequence[Range]],
-    target_words: Sequence[Sequence[Range]],
-    links: Iterable[Range],
-) -> tuple[list[Range], list[Range], Links]:
-    """The parts of both texts, and links between parts, from links between words; words are given as their parts.
+def link_parts(source: str, target: str, of_source: WordParts, of_target: WordParts, links: Iterable[Range]) -> Links:
+    """Links between the parts of two texts, from links between their words.
 
     In a linked pair of words, equal punctuation is linked in order, and letters are linked to letters: in order if both
     words have as many runs of them, each to each otherwise.
     """
-    sides: list[tuple[list[Range], list[list[int]]]] = []
-    for words in (source_words, target_words):
-        parts: list[Range] = []
-        of_word: list[list[int]] = []
-        for word in words:
-            of_word.append([*range(len(parts), len(parts) + len(word))])
-            parts += word
-        sides.append((parts, of_word))
-    (source_parts, of_source), (target_parts, of_target) = sides
-    found_links: set[Range] = set()
+    found: set[Range] = set()
+    n_source, n_target = len(of_source.of_word), len(of_target.of_word)
     for s, t in links:
-        if s >= len(of_source) or t >= len(of_target):
+        if s >= n_source or t >= n_target:
             continue
-        runs = [
-            [i for i in parts if not is_mark(text[all_parts[i][0]])]
-            for parts, all_parts, text in ((of_source[s], source_parts, source), (of_target[t], target_parts, target))
-        ]
-        if len(runs[0]) == len(runs[1]):
-            found_links.update(zip(*runs, strict=True))
+        (low, high), (first, last) = of_source.of_word[s], of_target.of_word[t]
+        if high - low == last - first == 1 and not of_source.marks[low] and not of_target.marks[first]:  # most words
+            found.add((low, first))
+            continue
+        runs = [i for i in range(low, high) if not of_source.marks[i]]
+        other_runs = [i for i in range(first, last) if not of_target.marks[i]]
+        if len(runs) == len(other_runs):
+            found.update(zip(runs, other_runs, strict=True))
         else:
-            found_links.update((a, b) for a in runs[0] for b in runs[1])
-        marks = [
-            [(text[slice(*all_parts[i])], i) for i in parts if is_mark(text[all_parts[i][0]])]
-            for parts, all_parts, text in ((of_source[s], source_parts, source), (of_target[t], target_parts, target))
-        ]
-        free = list(marks[1])
-        for mark, i in marks[0]:
-            same = next((pair for pair in free if pair[0] == mark), None)
-            if same is not None:
-                free.remove(same)
-                found_links.add((i, same[1]))
-    return source_parts, target_parts, frozenset(found_links)
+            found.update((a, b) for a in runs for b in other_runs)
+        free = [i for i in range(first, last) if of_target.marks[i]]
+        for i in range(low, high) if free else ():
+            if of_source.marks[i]:
+                mark = source[of_source.parts[i][0]]
+                same = next((j for j in free if target[of_target.parts[j][0]] == mark), None)
+                if same is not None:
+                    free.remove(same)
+                    found.add((i, same))
+    return frozenset(found)

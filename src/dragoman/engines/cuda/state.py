@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from dragoman.engines.cuda.rules import NO_RULES, FixedAllocator, FixedAvoided, Follow, Rules, RuleShape, follow_tokens
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
-from dragoman.nn import LayerNorm, LearnedPositions, SinusoidalPositions, sinusoid
+from dragoman.nn import LayerNorm, LearnedPositions, MultiHeadSelfAttention, SinusoidalPositions, sinusoid
 from dragoman.search.types import RecordedHead
 from dragoman.text.special_tokens import BOS, PAD
 
@@ -79,7 +79,11 @@ class ModelWeights:
         self.encoder = tuple(
             EncoderWeights(*map(_affine, (x.attention.qkv, x.attention.output, *_forward(x)))) for x in encoder
         )
-        parts = ((x.attention.qkv, x.attention.output, *_forward(x), x.cross.query, x.cross.output) for x in decoder)
+        parts = (
+            (own.qkv, own.output, *_forward(x), x.cross.query, x.cross.output)
+            for x in decoder
+            if isinstance(own := x.attention, MultiHeadSelfAttention)  # CUDA supports no other kind
+        )
         self.layers = tuple(DecoderWeights(*map(_affine, linears)) for linears in parts)
         around = [r for x in encoder for r in (x.around_attention, x.around_feed_forward)]
         self.encoder_norms = self._entries(around, model.encoder_norm)

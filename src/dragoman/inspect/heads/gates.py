@@ -17,7 +17,7 @@ from torch import Tensor
 from dragoman.engines.forced import AttentionKind
 from dragoman.engines.torch_forced import ForcedBatch
 from dragoman.models import AttentionMaps, Memory, Transformer
-from dragoman.nn import Gated
+from dragoman.nn import Gated, MultiHeadSelfAttention
 
 KIND_ORDER: tuple[AttentionKind, ...] = ("encoder", "decoder", "cross")  # in the order of computation
 Advance = Callable[[], None]
@@ -42,7 +42,7 @@ class GatedModel:
         self.model: Transformer = copy.deepcopy(model, shared).eval()
         attentions: dict[AttentionKind, list[Any]] = {
             "encoder": [layer.attention for layer in self.model.encoder],
-            "decoder": [layer.attention for layer in self.model.decoder],
+            "decoder": [x.attention for x in self.model.decoder if isinstance(x.attention, MultiHeadSelfAttention)],
             "cross": [layer.cross for layer in self.model.decoder],
         }
         device = model.projection().device

@@ -55,7 +55,7 @@ def measure_statistics(
     accumulators = {
         kind: StatisticsAccumulator(len(of), of[0].gates.shape[-1])
         for kind, of in model.by_kind.items()
-        if not isinstance(of[0].function, LowRank)
+        if of and not isinstance(of[0].function, LowRank)
     }
     device = model.model.projection().device
     source_punctuation, target_punctuation = (

@@ -27,7 +27,7 @@ def draw_survey(survey: HeadSurvey, path: str | Path, title: str = "") -> str:
     plot = load_pyplot()
     from matplotlib.colors import PowerNorm
 
-    blocks = [(kind, survey.layers(kind)) for kind in KIND_ORDER]
+    blocks = [(kind, rows) for kind in KIND_ORDER if (rows := survey.layers(kind))]
     wide = LEFT + CELL_WIDTH * max(len(row) for _, rows in blocks for row in rows)
     high = HEADING + sum(ABOVE + CELL_HEIGHT * len(rows) + GAP for _, rows in blocks) + SCALE
     count = 0 if not survey.curve else 1 + (survey.curve[0].bleu is not None)

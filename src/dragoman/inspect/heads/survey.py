@@ -95,7 +95,8 @@ class HeadSurvey:
     def layers(self, kind: AttentionKind) -> list[list[HeadReport]]:
         """The heads of each layer of one kind of attention."""
         here = [head for head in self.heads if head.id.kind == kind]
-        return [[head for head in here if head.id.layer == n + 1] for n in range(max(h.id.layer for h in here))]
+        count = max((head.id.layer for head in here), default=0)
+        return [[head for head in here if head.id.layer == n + 1] for n in range(count)]
 
     def to_dict(self) -> dict[str, Any]:
         """The whole survey as plain values, for JSON."""

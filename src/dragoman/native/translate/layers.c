@@ -198,28 +198,66 @@ void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *fir
     }
 }
 
+/* Self-attention of a decoder layer; `entry` is the first of the new cache entries. */
+static void decoder_attention(Worker *w, const int32_t *at, const DecoderRow *hypotheses, int layer, int rows, size_t entry) {
+    const Model *m = w->model;
+    const Heads *h = &m->heads;
+    const Layer *l = &m->decoder[layer];
+    const size_t values = (w->half ? 2 : 4) * (size_t)key_floats(h);
+    char *cache = w->cache + (size_t)layer * w->entries * w->entry_bytes;
+    sublayer_input(w, &l->attention_norm, rows);
+    project(w, &l->qkv, rows, w->projected, STORE);
+    if (m->config.positions == ROTARY) rotate(w, at, rows, l->qkv.n);
+    store_keys_values(w, w->projected + key_floats(h), l->qkv.n, rows, cache + entry * w->entry_bytes);
+    for (int r = 0; r < rows; r++) {
+        const float *q = w->projected + (size_t)r * l->qkv.n;
+        float *out = w->attended + (size_t)r * l->output.k;
+        KeyValues kv = {.base = cache, .table = hypotheses[r].table, .stride = w->entry_bytes, .values = values,
+                        .count = at[r] + 1, .half = w->half, .relative = l->relative, .first_query = at[r]};
+        (l->relative ? attend_relative : attend)(1, h, &q, &out, &kv);
+        record(w, DECODER_SELF, layer, r, 1, &q, kv);
+    }
+    sublayer_output(w, &l->output, w->attended, &l->attention_norm, rows);
+}
+
+/* The SSRU of a decoder layer: c = f c' + (1 - f) W x with f = sigmoid(W_f x + b_f); x += max(0, c). The cells c' before
+a row are those of the entry of its previous position, which is an earlier row or of the step before. */
+static void decoder_ssru(Worker *w, const int32_t *at, const DecoderRow *hypotheses, int layer, int rows) {
+    const Model *m = w->model;
+    const Layer *l = &m->decoder[layer];
+    const int width = m->width;
+    float *values = w->projected, *gates = values + (size_t)rows * width;
+    float *cells = w->cells + (size_t)layer * w->cell_rows * width;
+    sublayer_input(w, &l->attention_norm, rows);
+    project(w, &l->value, rows, values, STORE);
+    project(w, &l->gate, rows, gates, STORE);
+    for (int r = 0; r < rows; r++) {
+        const int32_t *table = hypotheses[r].table;
+        const float *before = at[r] ? cells + (size_t)table[at[r] - 1] % w->cell_rows * width : NULL;
+        float *after = cells + (size_t)table[at[r]] % w->cell_rows * width, *x = w->x + (size_t)r * width;
+        for (int i = 0; i < width; i += LANES) {
+            Floats value = *(const Floats *)(values + (size_t)r * width + i), gate = *(const Floats *)(gates + (size_t)r * width + i);
+            Floats keep = 1.0f / (1.0f + exp_of(-larger(gate, splat(-87.0f))));
+            Floats past = before ? *(const Floats *)(before + i) : splat(0.0f);
+            Floats cell = multiply_add(keep, past - value, value);
+            *(Floats *)(after + i) = cell;
+            *(Floats *)(x + i) += larger(splat(0.0f), cell); /* NaN stays NaN */
+        }
+    }
+    if (!m->config.pre_norm) normalize(m, &l->attention_norm, w->x, w->x, rows);
+}
+
 void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, size_t entry) {
     const Model *m = w->model;
     const Heads *h = &m->heads;
-    const size_t each = w->half ? 2 : 4, values = each * (size_t)key_floats(h);
+    const size_t values = (w->half ? 2 : 4) * (size_t)key_floats(h);
     embed(w, m->target_table, m->target_positions, ids, at, rows);
     for (int i = 0; i < m->config.decoder_layers; i++) {
         const Layer *l = &m->decoder[i];
-        char *cache = w->cache + (size_t)i * w->entries * w->entry_bytes;
-        sublayer_input(w, &l->attention_norm, rows);
-        project(w, &l->qkv, rows, w->projected, STORE);
-        if (m->config.positions == ROTARY) rotate(w, at, rows, l->qkv.n);
-        store_keys_values(w, w->projected + key_floats(h), l->qkv.n, rows, cache + entry * w->entry_bytes);
-        for (int r = 0; r < rows; r++) {
-            const float *q = w->projected + (size_t)r * l->qkv.n;
-            float *out = w->attended + (size_t)r * l->output.k;
-            KeyValues kv = {.base = cache, .table = hypotheses[r].table, .stride = w->entry_bytes, .values = values,
-                            .count = at[r] + 1, .half = w->half, .relative = l->relative, .first_query = at[r]};
-            (l->relative ? attend_relative : attend)(1, h, &q, &out, &kv);
-            record(w, DECODER_SELF, i, r, 1, &q, kv);
-        }
-        sublayer_output(w, &l->output, w->attended, &l->attention_norm, rows);
-
+        if (m->config.ssru)
+            decoder_ssru(w, at, hypotheses, i, rows);
+        else
+            decoder_attention(w, at, hypotheses, i, rows, entry);
         sublayer_input(w, &l->cross_attention_norm, rows);
         project(w, &l->query, rows, w->projected, STORE);
         for (int r = 0, count; r < rows; r += count) {

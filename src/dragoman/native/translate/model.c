@@ -107,8 +107,13 @@ static void build_relative_positions(ModelBuilder *m, Layer *l) {
 static void build_layer(ModelBuilder *m, Layer *l, int has_cross_attention) {
     const ModelConfig *s = &m->model->config;
     int d = s->d_model, attended = s->heads * s->d_v;
-    build_linear(m, &l->qkv, d, PLAIN, 0, QUERIES_KEYS_VALUES);
-    build_linear(m, &l->output, attended, ATTENDED, d, PLAIN);
+    if (s->ssru && has_cross_attention) {
+        build_linear(m, &l->value, d, PLAIN, d, PLAIN);
+        build_linear(m, &l->gate, d, PLAIN, d, PLAIN);
+    } else {
+        build_linear(m, &l->qkv, d, PLAIN, 0, QUERIES_KEYS_VALUES);
+        build_linear(m, &l->output, attended, ATTENDED, d, PLAIN);
+    }
     l->relative = s->positions == LINEAR_BIAS ? &m->model->linear_bias : NULL;
     l->attention_norm = build_norm(m->model, &m->tensors);
     if (has_cross_attention) {
@@ -136,7 +141,7 @@ static void build_model(ModelBuilder *builder, const void *const *tensors, const
     for (int i = 0; i < m->config.decoder_layers; i++) build_layer(builder, &m->decoder[i], 1);
     if (m->config.positions != RELATIVE) return;
     for (int i = 0; i < m->config.encoder_layers; i++) build_relative_positions(builder, &m->encoder[i]);
-    for (int i = 0; i < m->config.decoder_layers; i++) build_relative_positions(builder, &m->decoder[i]);
+    for (int i = 0; i < m->config.decoder_layers && !m->config.ssru; i++) build_relative_positions(builder, &m->decoder[i]);
 }
 
 void model_free(Model *m) {

@@ -9,7 +9,7 @@ enum { STORE, ADD, RELU, GELU, SILU, TANH };
 /* Filled in by Python: engines/native_layout.py. */
 typedef struct {
     int32_t d_model, heads, d_k, d_v, d_ff, encoder_layers, decoder_layers, source_vocabulary, target_vocabulary;
-    int32_t activation, positions, max_positions, pre_norm, quantized, threads, max_distance;
+    int32_t activation, positions, max_positions, pre_norm, quantized, threads, max_distance, ssru;
     float epsilon; /* of the norms */
 } ModelConfig;
 
@@ -19,6 +19,7 @@ typedef struct {
 
 typedef struct {
     Linear qkv, output, query, key_value, cross_output, inner, outer;
+    Linear value, gate; /* of an SSRU, instead of qkv and output */
     Norm attention_norm, cross_attention_norm, feed_forward_norm;
     RelativePositions distances;
     const RelativePositions *relative; /* of its self-attention; NULL for none */

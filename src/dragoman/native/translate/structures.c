@@ -24,7 +24,7 @@ EXPORT const Layout structure_layouts[] = {
     STRUCTURE(ModelConfig), CONFIG(d_model), CONFIG(heads), CONFIG(d_k), CONFIG(d_v), CONFIG(d_ff),
     CONFIG(encoder_layers), CONFIG(decoder_layers), CONFIG(source_vocabulary), CONFIG(target_vocabulary),
     CONFIG(activation), CONFIG(positions), CONFIG(max_positions), CONFIG(pre_norm), CONFIG(quantized), CONFIG(threads),
-    CONFIG(max_distance), CONFIG(epsilon),
+    CONFIG(max_distance), CONFIG(ssru), CONFIG(epsilon),
     STRUCTURE(TranslationJob), JOB(sentences), JOB(beam), JOB(n_best), JOB(min_length), JOB(no_repeat), JOB(max_length),
     JOB(threads), JOB(source), JOB(source_lengths), JOB(limits), JOB(prefix), JOB(prefix_lengths), JOB(normalizers),
     JOB(tokens), JOB(lengths), JOB(scores), JOB(log_probabilities),

@@ -23,14 +23,16 @@ void worker_free(Worker *w) {
 
 void allocate_activations(Worker *w, int tokens, int rows, int longest_table) {
     const Model *m = w->model;
-    const Layer *l = &m->decoder[0];
+    const Layer *l = &m->encoder[0]; /* the decoder's are as large */
+    int recurrent = m->config.ssru != 0, n_projected = l->qkv.n;
+    if (recurrent && n_projected < 2 * m->width) n_projected = 2 * m->width;
     Region *r = &w->region;
     size_t max_rows = (size_t)(tokens > rows ? tokens : rows) + ROW_BLOCK, width = (size_t)m->width, floats = sizeof(float);
     size_t feed_forward_rows = max_rows < FEED_FORWARD_ROWS + ROW_BLOCK ? max_rows : FEED_FORWARD_ROWS + ROW_BLOCK;
     int widest = m->width > l->output.k ? m->width : l->output.k;
     w->x = region_alloc(r, floats * max_rows * width);
     w->h = region_alloc(r, floats * max_rows * width);
-    w->projected = region_alloc(r, floats * max_rows * (size_t)l->qkv.n);
+    w->projected = region_alloc(r, floats * max_rows * (size_t)n_projected);
     w->attended = region_alloc(r, floats * max_rows * (size_t)l->output.k);
     w->inner = region_alloc(r, floats * feed_forward_rows * (size_t)l->inner.n);
     w->input.scale = region_alloc(r, floats * max_rows);
@@ -38,6 +40,8 @@ void allocate_activations(Worker *w, int tokens, int rows, int longest_table) {
     w->iota = region_alloc(r, 4 * (size_t)longest_table);
     w->tokens = (size_t)tokens;
     w->memory_keys_values = region_alloc(r, w->tokens * w->entry_bytes * (size_t)m->config.decoder_layers);
+    w->cell_rows = 2 * (size_t)rows; /* of this step and the one before */
+    w->cells = region_alloc(r, recurrent ? floats * w->cell_rows * width * (size_t)m->config.decoder_layers : 0);
     if (!r->start) return;
     memset(w->attended, 0, floats * max_rows * (size_t)l->output.k);
     for (int i = 0; i < longest_table; i++) w->iota[i] = i;
@@ -51,7 +55,7 @@ static int region_reserve(Region *r, size_t bytes) {
 
 int reserve_memory(Worker *w, size_t bytes, size_t entries) {
     w->entries = entries;
-    size_t cache_bytes = entries * w->entry_bytes * (size_t)w->model->config.decoder_layers;
+    size_t cache_bytes = w->model->config.ssru ? 0 : entries * w->entry_bytes * (size_t)w->model->config.decoder_layers;
     if (region_reserve(&w->region, bytes) || region_reserve(&w->cache_region, cache_bytes)) return -1;
     w->cache = w->cache_region.start;
     return 0;

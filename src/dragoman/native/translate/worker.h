@@ -22,7 +22,8 @@ typedef struct {
     Activations input; /* of the next products */
     char *memory_keys_values; /* [layer][token]: a key and a value, for cross-attention */
     char *cache;              /* [layer][entry]: a key and a value for each row of each step */
-    size_t entry_bytes, tokens, entries;
+    float *cells;             /* [layer][cell_rows][width]: the cells of SSRUs; entry e is in row e % cell_rows */
+    size_t entry_bytes, tokens, entries, cell_rows;
     int half;
     Recorder recorder; /* its function is NULL if nothing is recorded */
     ThreadPool pool;

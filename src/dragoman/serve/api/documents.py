@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from email.message import Message
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, Json
 
 from dragoman.documents.detect import FORMATS
 from dragoman.documents.reports.report import Report
@@ -21,11 +21,12 @@ from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import FILE, POST_ERRORS, SearchSettings
 from dragoman.serve.documents import DocumentWork, document_languages, file_name, read_sent_document, translated_name
-from dragoman.serve.errors import to_request_error
+from dragoman.serve.errors import RequestError, to_request_error
 from dragoman.serve.http.middleware import log_error
 from dragoman.serve.http.replies import BINARY, JSON, LINES, file_reply, to_json
+from dragoman.serve.limits import MAX_TERMS
 from dragoman.serve.offload import offload
-from dragoman.serve.service import Caller, Service
+from dragoman.serve.service import Caller, Service, with_terms
 
 REPORT_HEADER: Final = "Dragoman-Report"
 PROGRESS_SECONDS: Final = 0.25  # between two lines of progress
@@ -43,6 +44,11 @@ class DocumentQuery(BaseModel):
     model: str | None = Field(None, description="Name of a model in /v1/models; the first by default.")
     to: str | None = Field(None, description="Target language, for a model with several.")
     beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="Beam size, up to max_beam in /v1/models.")
+    terms: Annotated[Json[dict[str, str | list[str]]], Field(validate_default=False)] = Field(
+        default={},
+        description="Terminology as a JSON object: source phrases, each with the phrase or phrases that may translate "
+        "it; in addition to the server's.",
+    )
     retranslate: bool = Field(False, description="Replace translations that a PO, XLIFF or TMX file has already.")
     report: Literal["header", "json", "review"] = Field(
         "header",
@@ -65,7 +71,7 @@ class ReviewSegment(BaseModel):
     flags: list[str]
     unmet: list[str] = Field(description="Required phrases that are missing.")
     unaligned: list[str] = Field(description="Tags whose words have no aligned translation.")
-    matches: list[dict[str, Any]] = Field(description="Matches in a translation memory; servers have none.")
+    matches: list[dict[str, Any]] = Field(description="Matches in the server's translation memory.")
 
 
 class DocumentReport(BaseModel):
@@ -73,7 +79,7 @@ class DocumentReport(BaseModel):
 
     segments: int
     translated: int
-    from_memory: int = Field(description="Segments from a translation memory; servers have none.")
+    from_memory: int = Field(description="Segments from the server's translation memory.")
     review: list[ReviewSegment]
 
 
@@ -129,6 +135,7 @@ def document_router(service: Service) -> APIRouter:
         settings = service.batch_settings(
             SearchSettings.model_validate(query.model_dump(include={"model", "to", "beam"}))
         )
+        settings = with_terms(settings, check_number_of_terms(query.terms))
         name = file_name(query.name or sent_name(request))
         options = ReadOptions(*document_languages(settings), query.retranslate)
         document = await offload(read_sent_document, await request.body(), name, query.format, options, service.limits)
@@ -145,6 +152,13 @@ def document_router(service: Service) -> APIRouter:
         return file_reply(await offload(write_document, document, report), result, {REPORT_HEADER: to_json(counts)})
 
     return router
+
+
+def check_number_of_terms(terms: Mapping[str, str | list[str]]) -> Mapping[str, str | list[str]]:
+    """The terms of a request; reject too many."""
+    if len(terms) > MAX_TERMS:
+        raise RequestError(413, "too_large", f"got {len(terms):,} terms; send at most {MAX_TERMS:,}")
+    return terms
 
 
 def sent_name(request: Request) -> str:

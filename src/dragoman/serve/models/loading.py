@@ -16,7 +16,9 @@ from dragoman.modeldir.adapter import find_adapter, read_adapter_info
 from dragoman.modeldir.info import language_codes, read_info
 from dragoman.modeldir.layout import WEIGHTS, hashed_files
 from dragoman.modeldir.locate import find_model, model_name
+from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
+from dragoman.serve.models.resources import ModelMemory, merge_terms
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.translation.forced_attention import forced_attention
 from dragoman.translation.translator import Translator
@@ -109,6 +111,18 @@ def load_served_model(
         lambda text: len(translator.source.encode(text)),
         lambda request: translator.engines.for_request(request).capabilities.concurrent,
     )
+
+
+def add_resources(model: ServedModel, memories: Sequence[Path], terms: Sequence[Terms]) -> ServedModel:
+    """The model with its translation memories, which are read now, and its terms."""
+    memory = ModelMemory(memories) if memories else None
+    if memory is not None:
+        memory.load(model.pairs)
+    found = merge_terms(terms)
+    if found is not None:
+        to = model.targets[0] if model.targets else None
+        next(iter(model.translator.stream([WARM_UP], terms=found, to=to)), None)  # raises if no engine supports terms
+    return replace(model, memory=memory, terms=found)
 
 
 def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Unpack
 
 from dragoman.engines.base import EngineRequest
+from dragoman.search.constraints.terms import Terms
 from dragoman.serve.errors import RequestError
+from dragoman.serve.models.resources import ModelMemory
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Segmenter
@@ -47,6 +49,8 @@ class ServedModel:
     forced: ForcedAttention | None = field(default=None, repr=False)
     count_tokens: Callable[[str], int] | None = field(default=None, repr=False)  # of a source; None if unknown
     is_concurrent: Callable[[EngineRequest], bool] = field(default=lambda _: False, repr=False)  # see `Capabilities`
+    memory: ModelMemory | None = field(default=None, repr=False)  # for documents
+    terms: Terms | None = field(default=None, repr=False)  # of all requests, except those that sample
 
     @property
     def pairs(self) -> list[tuple[str | None, str]]:

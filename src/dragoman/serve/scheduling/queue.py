@@ -12,6 +12,7 @@ from dragoman.engines.base import EngineRequest
 from dragoman.errors import DragomanError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Search, StopFlag
+from dragoman.serve.models.resources import with_request_terms
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.scheduling.budget import Meter, estimate_work
 from dragoman.translation.result import Translation
@@ -41,15 +42,18 @@ class BatchSettings:
 
     @property
     def constraint_options(self) -> dict[str, Any]:
-        """The lexical constraints as options of a translator."""
+        """The lexical constraints as options of a translator, with the terms of the model."""
+        served = None if self.search.sampling is not None else self.model.terms
+        terms = self.terms if served is None else with_request_terms(served, dict(self.terms))
         if self.constraints is None:
-            return {}
-        return {"require": self.constraints.require, "avoid": self.constraints.avoid, "terms": self.terms}
+            return {} if served is None else {"terms": terms}
+        return {"require": self.constraints.require, "avoid": self.constraints.avoid, "terms": terms}
 
     @property
     def is_concurrent(self) -> bool:
         """Whether other batches can be translated while these sentences are searched."""
-        return self.model.is_concurrent(EngineRequest(self.search, constraints=self.constraints is not None))
+        constrained = self.constraints is not None or (self.model.terms is not None and self.search.sampling is None)
+        return self.model.is_concurrent(EngineRequest(self.search, constraints=constrained))
 
     @property
     def is_search_only(self) -> bool:

@@ -44,6 +44,9 @@ class Throughput:
 
     def _kind(self, settings: BatchSettings) -> tuple[object, ...]:
         search = settings.search
-        constrained, sampled = bool(settings.constraint_options), search.sampling is not None
+        constrained, sampled = (
+            settings.constraints is not None or settings.model.terms is not None,
+            search.sampling is not None,
+        )
         slow = (settings.alignment, settings.attention, sampled, constrained)
         return settings.model.name, count_rows(search), slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from dragoman.errors import DragomanError, TrainingError
 from dragoman.training.distributed.heartbeat import EXIT_CODE, Heartbeat, connect_store, seconds_from
+from dragoman.training.distributed.peers import GLOO_INTERFACE, choose_gloo_interface
 
 T = TypeVar("T")
 POLL_SECONDS: Final = 0.02  # between two looks into the store
@@ -91,12 +93,31 @@ class Ranks:
             value = compute()
             self.store.set(key, json.dumps(value))
             return value
-        while not self.store.check([key]):
-            if self.store.check(["failed/0"]):
+        received: T = json.loads(self._wait_for(self.store, key))
+        return received
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all ranks, which must be JSON, on every rank."""
+        if self.world == 1 or self.store is None:
+            return [value]
+        self.broadcasts += 1
+        self.store.set(f"gather/{self.broadcasts}/{self.rank}", json.dumps(value))
+        keys = [f"gather/{self.broadcasts}/{rank}" for rank in range(self.world)]
+        return [json.loads(self._wait_for(self.store, key)) for key in keys]
+
+    def _wait_for(self, store: Store, key: str) -> bytes:
+        """A value in the store, once it is there; exit if rank 0 has failed."""
+        while not store.check([key]):
+            if not self.first and store.check(["failed/0"]):
+                if self.heartbeat is not None and not self.heartbeat.same_node(0):
+                    self.heartbeat.abort_after(store, 0)
                 raise SystemExit(CollectiveError.exit_code)  # rank 0 has reported the reason
             time.sleep(POLL_SECONDS)
-        received: T = json.loads(self.store.get(key))
-        return received
+        return store.get(key)
+
+    def describe(self, *ranks: int) -> str:
+        """Ranks with their processes and hosts."""
+        return "this process" if self.heartbeat is None else self.heartbeat.describe(ranks)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -109,6 +130,8 @@ class Ranks:
         except CollectiveError as error:
             self.leave()
             if not self.first:
+                if self.heartbeat.reports():  # on a node that does not see the output of rank 0
+                    sys.stderr.write(f"dragoman: {error}\n")
                 raise SystemExit(error.exit_code) from None
             raise
         except SystemExit:
@@ -119,9 +142,9 @@ class Ranks:
                 self.heartbeat.abort_lost_peer(str(error))
             self.heartbeat.stop()
             with suppress(RuntimeError):  # the store itself may be gone
-                self.store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
+                self.heartbeat.publish_failure(self.store, error)
             if not self.first and isinstance(error, DragomanError):
-                sys.stderr.write(f"dragoman: rank {self.rank}: {error}\n")
+                sys.stderr.write(f"dragoman: {self.heartbeat.own}: {error}\n")
                 raise SystemExit(CollectiveError.exit_code) from None
             raise
         else:
@@ -193,9 +216,19 @@ def join(device: torch.device | None = None) -> Ranks:
     own = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(own)
-    with join_limit(rank):
-        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=COLLECTIVE_TIMEOUT)
-        store: Any = connect_store()
+    choose_gloo_interface()
     heartbeat = Heartbeat(rank, world)
+    with join_limit(rank):
+        try:
+            dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=COLLECTIVE_TIMEOUT)
+            store: Any = connect_store()
+            heartbeat.meet(store)
+        except RuntimeError as error:
+            raise TrainingError(
+                f"rank {rank} on {socket.gethostname()} cannot connect to the other ranks "
+                f"({str(error).splitlines()[0]}); check that all nodes can reach each other, and set "
+                f"{GLOO_INTERFACE} to the network interface that connects them",
+                code="ranks_unreachable",
+            ) from None
     heartbeat.start()
     return Ranks(rank, world, own, store, heartbeat)

@@ -82,7 +82,7 @@ def empty_batch(device: torch.device, state: int = 0) -> Batch:
 
 
 def derive_seed(*counters: int) -> int:
-    """A seed from counters such as (seed, step, micro-batch, rank)."""
+    """A seed from counters such as (seed, step, batch of the step)."""
     text = "/".join(map(str, counters)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
@@ -165,7 +165,8 @@ class EagerSteps:
         self.step = step
         ranks, sums = self.ranks, torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
         for number, batch in enumerate(batches):
-            torch.manual_seed(derive_seed(self.recipe.seed, step, number, ranks.rank))
+            # By the batch's place in the step: dropout does not depend on how many ranks share the batches.
+            torch.manual_seed(derive_seed(self.recipe.seed, step, number * ranks.world + ranks.rank, 0))
             with self._gradient_sync(number + 1 == len(batches)):
                 with self.autocast():
                     loss = self.task(self.stage(batch, ranks.device))

@@ -113,6 +113,7 @@ def test_a_worker_reports_why_it_cannot_start(tmp_path: Path) -> None:
 def test_options_survive_their_way_to_a_worker() -> None:
     limits = Limits(max_queue=9, timeout=3.5, beam=2, max_batch=5)
     adapters = {"a": (Path("base"), Path("adapter"))}
-    options = ServerOptions({"m": Path("m")}, adapters, limits, ("en", "de"), "native", "cpu", "int8", 3, True, True)
+    options = ServerOptions({"m": Path("m")}, adapters, limits, ("en", "de"), "native", "cpu", "int8", 3, True, True,
+                            {"m": [Path("old.tmx")]}, {"a": {"box": ("Kasten", "Kiste")}})  # fmt: skip
     assert ServerOptions.from_json(options.to_json()) == options
     assert ServerOptions.from_json(ServerOptions({"m": Path("m")}).to_json()) == ServerOptions({"m": Path("m")})

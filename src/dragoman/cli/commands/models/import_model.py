@@ -13,7 +13,9 @@ from dragoman.cli.options import FILE, NAME, examples
 @click.command(
     name="import",
     epilog=examples(
-        "dragoman import opus-mt-en-de --out en-de", "dragoman import hf:Helsinki-NLP/opus-mt-en-de --out en-de"
+        "dragoman import opus-mt-en-de --out en-de",
+        "dragoman import hf:Helsinki-NLP/opus-mt-en-de --out en-de",
+        "dragoman import model.ende.intgemm.alphas.bin --out en-de",
     ),
 )
 @click.argument("path", type=NAME)
@@ -22,7 +24,7 @@ from dragoman.cli.options import FILE, NAME, examples
               help="Subword model of the text, if PATH does not have it: sentencepiece, or subword-nmt codes. "
                    "Without it, text must be given as tokens separated by spaces.")  # fmt: skip
 @click.option("--target-tokenizer", type=FILE, help="Subword model of the target, if it has its own.")
-@click.option("--vocabulary", type=FILE, help="fairseq: directory with dict.xx.txt, if not next to PATH.")
+@click.option("--vocabulary", type=FILE, help="fairseq, Marian: directory of the vocabularies, if not next to PATH.")
 @click.option("--one-target", is_flag=True,
               help="Opus-MT: the model has one target language, even with tokens such as >>fra<<.")  # fmt: skip
 def command(
@@ -35,9 +37,9 @@ def command(
 ) -> None:
     """Convert the model in PATH, which was trained with another toolkit.
 
-    PATH is an Opus-MT (Hugging Face Marian) or JoeyNMT directory, a fairseq checkpoint, or an Opus-MT model of the
-    Hugging Face Hub, which is downloaded first. Models with parts that
-    Dragoman does not support are rejected, and nothing is written.
+    PATH is an Opus-MT (Hugging Face Marian) or JoeyNMT directory, a fairseq checkpoint, a model file of Marian (.npz,
+    .bin) or its directory, or an Opus-MT model of the Hugging Face Hub, which is downloaded first. Models with parts
+    that Dragoman does not support are rejected, and nothing is written.
     """
     result = api.import_model(
         path,

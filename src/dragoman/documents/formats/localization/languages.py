@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from dragoman.documents.languages import primary
 from dragoman.errors import DocumentError
-
-
-def primary(code: str) -> str:
-    """The language of a code, without script and region: "pt" of "pt-BR" and "pt_BR"."""
-    return code.strip().lower().replace("_", "-").split("@")[0].split("-")[0]
 
 
 def matches(code: str, wanted: str) -> bool:

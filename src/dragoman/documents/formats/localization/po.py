@@ -14,7 +14,9 @@ from dragoman.documents.formats.localization.inline_tags import add_tagged_text
 from dragoman.documents.formats.localization.languages import check_language
 from dragoman.documents.formats.localization.plural_rules import PluralForms, language_rule, parse_rule
 from dragoman.documents.formats.localization.po_syntax import WIDTH, Entry, Field, parse, quote
+from dragoman.documents.formats.strings.messages import message_text
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, render
+from dragoman.documents.spliced import SplicedText
 from dragoman.documents.transfer.placeholders import PLACEHOLDER
 
 CHARSET: Final = re.compile(rb"charset=([\w.:-]+)")
@@ -26,12 +28,20 @@ NUMBERED_FORMATS: Final = frozenset(("c-format", "objc-format", "php-format", "b
 
 @dataclass(frozen=True)
 class Message:
-    """A place for a translation: a message, or one plural form of it. Without a `field` the form is added."""
+    """A place for a translation: a message, or one plural form of it. Without a `field` the form is added.
 
-    segment: Segment
+    A message with ICU branches is an `icu` text with several segments.
+    """
+
+    segments: Sequence[Segment]
     entry: Entry
     form: int
     field: Field | None
+    icu: SplicedText | None = None
+
+    def render(self, targets: Sequence[Target]) -> str | None:
+        """The translation; None if its directives cannot be written in their new order."""
+        return render_message(self.segments[0], targets[0]) if self.icu is None else self.icu.splice(targets)
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class PoDocument:
     @property
     def segments(self) -> list[Segment]:
         """The messages to translate."""
-        return [message.segment for message in self.messages]
+        return [segment for message in self.messages for segment in message.segments]
 
     def write(self, targets: Sequence[Target | None]) -> bytes:
         """The file with translations, marked as fuzzy unless a person made them."""
@@ -58,9 +68,11 @@ class PoDocument:
         newline = "\r\n" if "\r\n" in self.text else "\n"
         wrap = not any(len(line) > WIDTH + 1 and line.startswith('"') for line in self.text.splitlines())
         fuzzy, filled = dict[int, Entry](), dict[int, Entry]()
-        for message, target in zip(self.messages, targets, strict=True):
-            text = None if target is None else render_message(message.segment, target)
-            if target is None or text is None:
+        rest = iter(targets)
+        for message in self.messages:
+            own = [target for _ in message.segments if (target := next(rest)) is not None]
+            text = message.render(own) if len(own) == len(message.segments) else None
+            if text is None:
                 continue
             entry, one = message.entry, message.field
             keyword = "msgstr" if entry.get("msgid_plural") is None else f"msgstr[{message.form}]"
@@ -71,7 +83,7 @@ class PoDocument:
                 last = entry.fields[-1].end
                 edits.append((last, last, f"{newline}{keyword} {string}"))
             filled[id(entry)] = entry
-            if not target.approved:
+            if not all(target.approved for target in own):
                 fuzzy[id(entry)] = entry
         for entry in filled.values():
             edits += self._surplus_edits(entry)
@@ -175,14 +187,18 @@ def entry_messages(entry: Entry, plurals: PluralForms) -> Iterator[Message]:
     key = f"line {one.line}"
     numbered = not NUMBERED_FORMATS.isdisjoint(entry.flags)
     if many is None:
-        yield Message(message_segment(one.value, key, numbered), entry, 0, entry.translations.get(0))
+        icu = message_text(one.value, key)
+        if icu is not None and icu.slots:
+            yield Message(icu.segments, entry, 0, entry.translations.get(0), icu)
+        elif icu is None:
+            yield Message([message_segment(one.value, key, numbered)], entry, 0, entry.translations.get(0))
         return
     same = sorted(PLACEHOLDER.findall(one.value)) == sorted(PLACEHOLDER.findall(many.value))
     for form in range(plurals.count):
         singular = plurals.count > 1 and plurals.form(1) == form and (same or plurals.is_only_one(form))
         segment = message_segment((one if singular else many).value, f"{key}, plural form {form}", numbered)
         field = entry.translations.get(form)
-        yield Message(replace(segment, numbers=plurals.numbers(form)), entry, form, field)
+        yield Message([replace(segment, numbers=plurals.numbers(form))], entry, form, field)
 
 
 def message_segment(text: str, key: str, numbered: bool) -> Segment:

@@ -8,7 +8,7 @@ from typing import Final
 
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
-from dragoman.documents.formats.localization.languages import matches, primary
+from dragoman.documents.formats.localization.languages import matches
 from dragoman.documents.formats.localization.xml_inline import Inline, placeholder, read_inline, render_xml
 from dragoman.documents.formats.localization.xml_tree import (
     Element,
@@ -18,6 +18,7 @@ from dragoman.documents.formats.localization.xml_tree import (
     named,
     read_xml,
 )
+from dragoman.documents.languages import primary
 from dragoman.documents.markup import Token, escape_attribute
 from dragoman.documents.segment import ReadOptions, Segment, Target
 from dragoman.errors import DocumentError

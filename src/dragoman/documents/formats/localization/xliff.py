@@ -20,8 +20,10 @@ from dragoman.documents.formats.localization.xml_tree import (
     read_xml,
     with_attributes,
 )
-from dragoman.documents.markup import Token
+from dragoman.documents.formats.strings.messages import message_text
+from dragoman.documents.markup import ENTITY, Token, escape_text
 from dragoman.documents.segment import ReadOptions, Segment, Target
+from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
 
 TODO_STATES: Final = frozenset(("new", "needs-translation", "initial"))  # a target in these is not a translation yet
@@ -35,7 +37,7 @@ class Unit:
     """A source and the place of its target: a trans-unit of XLIFF 1.2, or a segment of XLIFF 2.
 
     A trans-unit that is divided into segments (seg-source) has several parts: segments with the places of their
-    content.
+    content. So does a source with ICU branches, which is a `message`.
     """
 
     element: Element
@@ -43,6 +45,7 @@ class Unit:
     target: Element | None
     parts: Sequence[tuple[Segment, int, int]]
     version: int
+    message: SplicedText | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class XliffDocument:
         edits, rest = list(self.languages), iter(targets)
         for unit in self.units:
             own = [next(rest) for _ in unit.parts]
-            if any(target is not None for target in own):
+            done = [target is not None for target in own]
+            if any(done) if unit.message is None else all(done):
                 edits += self._unit_edits(unit, own)
         return self.encoding.encode(apply_edits(self.text, edits), "xmlcharrefreplace")
 
@@ -97,6 +101,8 @@ class XliffDocument:
 
     def _content(self, unit: Unit, targets: Sequence[Target | None]) -> str:
         """The content of a target; segments without a translation are empty."""
+        if unit.message is not None:
+            return unit.message.splice(targets)
         if unit.parts[0][1:] == (unit.source.tag.end, unit.source.content_end):
             assert targets[0] is not None
             return render_xml(targets[0])
@@ -182,9 +188,18 @@ def find_units(text: str, element: Element, translate: bool, number: int) -> Ite
             divided = child.find("seg-source")
             marks = segment_marks(divided) if divided is not None else []
             parts = [part(text, one, f"{place}, segment {i}", data) for i, one in enumerate(marks, 1)]
-            if not parts:
+            message = None if parts else source_message(source.content(text), place)
+            if message is not None:
+                parts = [(slot.segment, slot.start, slot.end) for slot in message.slots]
+            elif not parts:
                 parts = [part(text, source, place, data)]
-            yield Unit(child, source, child.find("target"), [one for one in parts if one[0].text.strip()], number)
+            kept = [one for one in parts if one[0].text.strip()]
+            yield Unit(child, source, child.find("target"), kept, number, message)
+
+
+def source_message(content: str, key: str) -> SplicedText | None:
+    """A source with ICU branches, in which inline elements are tags; None if it has no branches."""
+    return message_text(content, key, str if ENTITY.search(content) else escape_text)
 
 
 def children_of(element: Element, name: str) -> list[Element]:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.formats.office.archive import open_archive
-from dragoman.documents.formats.office.drawing import ALTERNATIVE_TEXTS, DRAWING_PARTS
+from dragoman.documents.formats.office.drawing import ALTERNATIVE_TEXTS, DRAWING_PARTS, with_drawing_languages
 from dragoman.documents.formats.office.package import ArchiveDocument, read_parts, rules_by_type
 from dragoman.documents.formats.office.rules import Role, Rules, names
 from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.languages import (
+    LanguageChange,
+    Script,
+    attribute,
+    primary,
+    script_of,
+    set_attribute,
+    tag_edits,
+)
+from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 
 TRANSLATED_FIELDS: Final = names("HYPERLINK TOC INDEX")  # the results of others are generated: numbers, dates
 
@@ -47,6 +59,14 @@ def is_translated_field(code: str) -> bool:
     return code.split()[:1] != [] and code.split()[0].upper() in TRANSLATED_FIELDS
 
 
+def insignificant(languages: str) -> re.Pattern[str]:
+    """What does not make runs look different; `languages` are the attributes of those that do not matter."""
+    return re.compile(
+        rf'<(?:\w+:)?(?:noProof|lang(?:{languages})?)\s*/>|<(?:\w+:)?rFonts\s+(?:\w+:)?hint="\w+"\s*/>|'
+        r'\s(?:\w+:)?hint="\w+"'
+    )
+
+
 RULES: Final = Rules(
     paragraphs=names("w:p"),
     runs=names("w:r"),
@@ -65,9 +85,7 @@ RULES: Final = Rules(
     },
     range_ids=names("w:id"),
     attributes={"wp:docPr": ALTERNATIVE_TEXTS},
-    insignificant=re.compile(
-        r'<(?:\w+:)?(?:lang|noProof)(?:\s[^>]*)?/>|<(?:\w+:)?rFonts\s+(?:\w+:)?hint="\w+"\s*/>|\s(?:\w+:)?hint="\w+"'
-    ),
+    insignificant=insignificant(r"\s[^>]*"),
     strips=True,
     preserve=True,
     is_code=is_code,
@@ -83,7 +101,36 @@ PARTS: Final = {
 }
 
 
-def read(data: bytes, name: str) -> ArchiveDocument:
+LANGUAGE: Final = re.compile(r"<(?:\w+:)?(?:lang|themeFontLang)\s[^<>]*>")
+LANGUAGE_ATTRIBUTES: Final[Mapping[Script, str]] = {"western": "val", "asian": "eastAsia", "complex": "bidi"}
+
+
+def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDocument:
     """Read text, tables, text boxes, headers, footers, notes, comments, charts and diagrams."""
     archive = open_archive(data, name)
-    return read_parts(archive, rules_by_type(archive, PARTS, MAIN, "a Word document"))
+    return read_parts(archive, rules_by_type(archive, with_languages(options), MAIN, "a Word document"))
+
+
+def with_languages(options: ReadOptions) -> dict[str, Rules]:
+    """The rules of all parts; runs and styles in the language of the source get that of the translation."""
+    language = LanguageChange(options.source, options.target)
+    if not language:
+        return PARTS
+
+    def change(tag: str) -> str:
+        prefix = tag[1:].partition(":")[0] + ":" if ":" in tag.split()[0] else ""
+        before, after = (prefix + LANGUAGE_ATTRIBUTES[script_of(code)] for code in (language.source, language.target))
+        if not language.declares_source(attribute(tag, before)):
+            return tag
+        return set_attribute(tag, after, language.regional_tag)
+
+    own = LANGUAGE_ATTRIBUTES[script_of(language.source)]
+    word = replace(
+        RULES,
+        relabel=lambda run: LANGUAGE.sub(lambda tag: change(tag[0]), run),
+        # a quotation in another language keeps its run
+        insignificant=insignificant(rf'(?![^>]*\b{own}="(?!{primary(language.source)}\b))\s[^>]*'),
+    )
+    found = {kind: word if rules is RULES else rules for kind, rules in PARTS.items()}
+    styles = Rules(declarations=lambda text: tag_edits(text, LANGUAGE, change))
+    return with_drawing_languages(found, language) | {r"wordprocessingml\.(?:styles|settings)\+xml$": styles}

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.formats.office.package import PROPERTIES
 from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.languages import LanguageChange, attribute, element_edits, primary, set_attribute, tag_edits
 
 ALTERNATIVE_TEXTS: Final = names("descr title")
+
+
+def insignificant(language: str) -> re.Pattern[str]:
+    """What does not make runs look different; text in another language than `language`, if it is known, does."""
+    return re.compile(rf'\s(?:lang="{language}[^"]*"|(?:altLang|dirty|err|noProof|smtClean|bmk)="[^"]*")')
+
+
 DRAWING: Final = Rules(
     paragraphs=names("a:p"),
     strings=names("c:v"),
@@ -19,7 +29,7 @@ DRAWING: Final = Rules(
     protected=names("a:fld"),
     skipped=names("c:numCache c:numLit"),
     attributes=dict.fromkeys(("p:cNvPr", "xdr:cNvPr"), ALTERNATIVE_TEXTS),
-    insignificant=re.compile(r'\s(?:lang|altLang|dirty|err|noProof|smtClean|bmk)="[^"]*"'),
+    insignificant=insignificant(""),
 )
 DRAWING_PARTS: Final = {  # patterns of content types
     r"drawingml\.chart\+xml$": DRAWING,
@@ -28,3 +38,38 @@ DRAWING_PARTS: Final = {  # patterns of content types
     r"drawingml\.diagramDrawing\+xml$": DRAWING,
     r"core-properties\+xml$": PROPERTIES,
 }
+LANGUAGE: Final = re.compile(r"<a:\w*[rR]Pr\s[^<>]*>")
+
+
+def with_drawing_languages(parts: Mapping[str, Rules], language: LanguageChange) -> dict[str, Rules]:
+    """The rules of parts; runs in the language of the source get that of the translation."""
+
+    def change(tag: str) -> str:
+        return set_attribute(tag, "lang", language.regional_tag) if declares(tag) else tag
+
+    def declares(tag: str) -> bool:
+        return language.declares_source(attribute(tag, "lang"))
+
+    def changed(rules: Rules) -> Rules:
+        if rules is PROPERTIES:
+            return replace(rules, declarations=lambda text: element_edits(text, "dc:language", language))
+        if "a:p" not in rules.paragraphs:
+            return rules
+        return replace(
+            rules,
+            relabel=lambda run: LANGUAGE.sub(lambda tag: change(tag[0]), run),
+            insignificant=insignificant(primary(language.source)),
+        )
+
+    return {kind: changed(rules) for kind, rules in parts.items()}
+
+
+def default_languages(language: LanguageChange) -> Rules:
+    """The rules of a part with default properties of text."""
+    defaults = re.compile(r"<a:defRPr\s[^<>]*>")
+
+    def change(tag: str) -> str:
+        declared = language.declares_source(attribute(tag, "lang"))
+        return set_attribute(tag, "lang", language.regional_tag) if declared else tag
+
+    return Rules(declarations=lambda text: tag_edits(text, defaults, change))

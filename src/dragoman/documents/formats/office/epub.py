@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import posixpath
 import re
+from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
-from dragoman.documents.formats.html import read_slots
+from dragoman.documents.formats.html import read_text
 from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive, unsafe
 from dragoman.documents.formats.office.package import ArchiveDocument
 from dragoman.documents.formats.office.part import PartReader
 from dragoman.documents.formats.office.rules import Rules, names
 from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
+from dragoman.documents.languages import LanguageChange, element_edits
+from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
 
@@ -23,9 +26,10 @@ ENTITIES: Final = re.compile(r"<!ENTITY\s")
 FONTS: Final = re.compile(r"\.(?:otf|ttf|ttc|woff2?)$", re.IGNORECASE)
 
 
-def read(data: bytes, name: str) -> ArchiveDocument:
+def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDocument:
     """Read an e-book."""
-    archive = open_archive(data, name)
+    archive, language = open_archive(data, name), LanguageChange(options.source, options.target)
+    declared = replace(PACKAGE, declarations=lambda text: element_edits(text, "dc:language", language))
     check_encryption(archive)
     roots = [
         e.attributes.get("full-path", "")
@@ -36,7 +40,7 @@ def read(data: bytes, name: str) -> ArchiveDocument:
         raise DocumentError(f"{name} is damaged: META-INF/container.xml names no package")
     parts: dict[str, SplicedText] = {}
     for root in filter(None, roots):
-        parts[root] = read_xml(archive, root, PACKAGE)
+        parts[root] = read_xml(archive, root, declared if language else PACKAGE)
         for event in events(archive, root):
             if event.kind == "start" and event.name == "opf:item":
                 part = posixpath.normpath(
@@ -45,10 +49,10 @@ def read(data: bytes, name: str) -> ArchiveDocument:
                 if part not in archive:
                     continue
                 if event.attributes.get("media-type") == CHAPTER:
-                    parts[part] = read_chapter(archive, part)
+                    parts[part] = read_chapter(archive, part, language)
                 elif event.attributes.get("media-type") == "application/x-dtbncx+xml":
                     parts[part] = read_xml(archive, part, CONTENTS)
-    return ArchiveDocument(archive, {part: text for part, text in parts.items() if text.slots})
+    return ArchiveDocument(archive, {part: text for part, text in parts.items() if text.slots or text.declarations})
 
 
 def events(archive: Archive, part: str) -> list[Event]:
@@ -62,16 +66,16 @@ def read_xml(archive: Archive, part: str, rules: Rules) -> SplicedText:
     label = f"{archive.name} ({part})"
     text, encoding = decode_part(archive.read(part), label)
     slots = PartReader(text, label, posixpath.basename(part), rules, doctype=True).read()
-    return SplicedText(text, slots, encoding, "xmlcharrefreplace")
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace", rules.declarations(text))
 
 
-def read_chapter(archive: Archive, part: str) -> SplicedText:
+def read_chapter(archive: Archive, part: str, language: LanguageChange) -> SplicedText:
     """A chapter, which need not be well formed."""
     label = f"{archive.name} ({part})"
     text, encoding = decode_part(archive.read(part), label)
     if ENTITIES.search(text):
         raise unsafe(label, "it declares entities")
-    return SplicedText(text, read_slots(text, xml=True), encoding, "xmlcharrefreplace")
+    return read_text(text, encoding, language, xml=True)
 
 
 def check_encryption(archive: Archive) -> None:

@@ -68,6 +68,7 @@ class ItemReader:
     def __init__(self, text: str, rules: Rules) -> None:
         self.text, self.rules = text, rules
         self.items: list[Item] = []
+        self.keys: dict[str, str] = {}  # of the properties of runs, most of which occur often
 
     def read(self, paragraph: Element) -> list[Item]:
         """The items of a paragraph, in order."""
@@ -84,7 +85,9 @@ class ItemReader:
         elif name in rules.containers:
             self._container(element, run, unit)
         elif name in rules.texts:  # text without a run
-            self._content(element, replace(run, **self._text_markup(element)), unit or (element.start, element.end))
+            text_open, text_close = self._text_markup(element)
+            own = replace(run, text_open=text_open, text_close=text_close)
+            self._content(element, own, unit or (element.start, element.end))
         elif name or rules.direct:
             self._content(element, run, unit or (element.start, element.end))
 
@@ -116,25 +119,31 @@ class ItemReader:
         if properties is not None:
             raw = self.text[properties.start : properties.end]
             opening += raw
-            key = " ".join(rules.insignificant.sub("", raw).split())
-            key = "" if EMPTY.fullmatch(key) else key
+            key = self._key(raw)
             label = "+".join(
                 [*map(local, properties.attributes), *(local(child.name) for child in properties.children)]
             )
-        own = TextRun(key, opening, close=self.text[element.closing : element.end], name=label[:40] or "run")
-        if text is not None:
-            own = replace(own, **self._text_markup(text))
+        around = ("", "") if text is None else self._text_markup(text)
+        own = TextRun(key, opening, *around, self.text[element.closing : element.end], label[:40] or "run")
         for child in element.children:
             if child.name and child is not properties:
                 self._content(child, own, unit)
 
-    def _text_markup(self, element: Element) -> dict[str, str]:
+    def _key(self, properties: str) -> str:
+        """The properties of a run without what does not make runs look different."""
+        key = self.keys.get(properties)
+        if key is None:
+            key = " ".join(self.rules.insignificant.sub("", properties).split())
+            key = self.keys[properties] = "" if EMPTY.fullmatch(key) else key
+        return key
+
+    def _text_markup(self, element: Element) -> tuple[str, str]:
         """The tags around text in a run."""
         opening = self.text[element.start : element.content].removesuffix(">").removesuffix("/").rstrip()
         if self.rules.preserve and "xml:space" not in element.attributes:
             opening += PRESERVE
         found = NAME.match(opening)
-        return {"text_open": opening + ">", "text_close": f"</{found[1] if found else ''}>"}
+        return opening + ">", f"</{found[1] if found else ''}>"
 
     def _container(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules, content = self.rules, element.content

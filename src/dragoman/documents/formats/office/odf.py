@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
+from dragoman.documents.edits import Edit
 from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive
 from dragoman.documents.formats.office.package import read_parts
 from dragoman.documents.formats.office.part import read_part
@@ -16,7 +17,16 @@ from dragoman.documents.formats.office.rules import Rules, names
 from dragoman.documents.formats.office.tree import Element
 from dragoman.documents.formats.office.xlsx import LITERAL, keep
 from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
-from dragoman.documents.segment import Document
+from dragoman.documents.languages import (
+    LanguageChange,
+    Script,
+    attribute,
+    element_edits,
+    script_of,
+    set_attribute,
+    tag_edits,
+)
+from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions
 from dragoman.errors import DocumentError
 
 FIELDS: Final = names("""
@@ -36,6 +46,12 @@ IGNORED: Final = names(  # properties that do not change how text looks
     "style:language-complex style:country-complex style:rfc-language-tag style:script-type"
 )
 CODE_STYLES: Final = names("Source_20_Text Source_Text Teletype Example Preformatted_20_Text")
+STYLED: Final = re.compile(r"<style:text-properties\s[^<>]*>")
+LANGUAGE_ATTRIBUTES: Final[Mapping[Script, tuple[str, str]]] = {
+    "western": ("fo:language", "fo:country"),
+    "asian": ("style:language-asian", "style:country-asian"),
+    "complex": ("style:language-complex", "style:country-complex"),
+}
 FORMULA: Final = re.compile(r'\stable:(?:formula|condition)="([^"]*)"')
 
 
@@ -78,10 +94,11 @@ RULES: Final = Rules(
 )
 
 
-def read(data: bytes, name: str) -> Document:
+def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
     """Read the texts of a document, of its headers and footers, and of charts in it."""
+    language = LanguageChange(options.source, options.target)
     if not data.startswith(b"PK"):
-        part = read_part(data, name, "text", rules_for(decode_part(data, name)[0], name))
+        part = read_part(data, name, "text", rules_for(decode_part(data, name)[0], name, language))
         return keep(part, set(literals(part.text)))
     archive = open_archive(data, name)
     check_manifest(archive)
@@ -90,7 +107,7 @@ def read(data: bytes, name: str) -> Document:
     for part_name in archive.parts:
         if PurePosixPath(part_name).name in ("content.xml", "styles.xml", "meta.xml"):
             text, _ = decode_part(archive.read(part_name), f"{name} ({part_name})")
-            rules[part_name] = rules_for(text, f"{name} ({part_name})")
+            rules[part_name] = rules_for(text, f"{name} ({part_name})", language)
             kept.update(literals(text))
     if "content.xml" not in rules:
         raise DocumentError(f"{name} is damaged: it has no content.xml")
@@ -108,18 +125,35 @@ def check_manifest(archive: Archive) -> None:
                 raise encrypted(archive.name)
 
 
-def rules_for(text: str, name: str) -> Rules:
+def rules_for(text: str, name: str, language: LanguageChange) -> Rules:
     """The rules with the styles of a part: spans that change nothing but the language are plain text."""
-    plain = set(plain_styles(parse(text, name)))
+    plain = set(plain_styles(parse(text, name), language))
 
     def is_plain(span: Element) -> bool:
         return span.attributes.get("text:style-name", "") in plain
 
-    return replace(RULES, is_plain=is_plain)
+    rules = replace(RULES, is_plain=is_plain)
+    return replace(rules, declarations=lambda text: declared_languages(text, language)) if language else rules
 
 
-def plain_styles(events: Iterator[Event]) -> Iterator[str]:
-    """The names of automatic text styles that look like the text around them, and the empty name."""
+def declared_languages(text: str, language: LanguageChange) -> list[Edit]:
+    """Edits of the styles and the metadata in the language of the source."""
+    before, after = (LANGUAGE_ATTRIBUTES[script_of(code)] for code in (language.source, language.target))
+
+    def change(tag: str) -> str:
+        if not language.declares_source(attribute(tag, before[0])):
+            return tag
+        code, region = language.regional
+        return set_attribute(set_attribute(tag, after[0], code), after[1], region or "none")
+
+    return tag_edits(text, STYLED, change) + element_edits(text, "dc:language", language)
+
+
+def plain_styles(events: Iterator[Event], language: LanguageChange) -> Iterator[str]:
+    """The names of automatic text styles that look like the text around them, and the empty name.
+
+    A style for text in another language than the source, if that is known, is not plain.
+    """
     yield ""
     style, plain = None, False
     for event in events:
@@ -129,7 +163,10 @@ def plain_styles(events: Iterator[Event]) -> Iterator[str]:
             family, parent = (event.attributes.get(f"style:{key}") for key in ("family", "parent-style-name"))
             style, plain = event.attributes.get("style:name"), family == "text" and parent is None
         elif event.kind == "start" and style is not None:
-            plain = plain and event.name == "style:text-properties" and IGNORED.issuperset(event.attributes)
+            own = event.attributes.get("fo:language")
+            other = bool(language and own and own != "zxx") and not language.declares_source(own)
+            same = event.name == "style:text-properties" and IGNORED.issuperset(event.attributes)
+            plain = plain and same and not other
         elif event.kind == "end" and event.name == "style:style":
             if plain and style is not None:
                 yield style

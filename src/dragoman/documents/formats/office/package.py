@@ -38,6 +38,10 @@ class ArchiveDocument:
             place += len(part.slots)
             if any(target is not None for target in own):
                 changed[name] = part.write(own)
+        if changed:
+            for name, part in self.parts.items():
+                if name not in changed and part.declarations:
+                    changed[name] = part.declare()
         return self.archive.replace(changed)
 
 
@@ -48,7 +52,7 @@ def read_parts(archive: Archive, rules: Mapping[str, Rules]) -> ArchiveDocument:
         for part in archive.parts
         if part in rules
     }
-    return ArchiveDocument(archive, {name: part for name, part in parts.items() if part.slots})
+    return ArchiveDocument(archive, {name: part for name, part in parts.items() if part.slots or part.declarations})
 
 
 def content_types(archive: Archive) -> dict[str, str]:

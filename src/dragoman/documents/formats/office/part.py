@@ -22,7 +22,8 @@ FILE_NAME: Final = re.compile(r"\S+\.\w{2,4}|https?://\S+")
 def read_part(data: bytes, name: str, label: str, rules: Rules) -> SplicedText:
     """Read a part; `name` is for messages, and `label` begins the keys of its segments."""
     text, encoding = decode_part(data, name)
-    return SplicedText(text, PartReader(text, name, label, rules).read(), encoding, "xmlcharrefreplace")
+    slots = PartReader(text, name, label, rules).read()
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace", sorted(rules.declarations(text)))
 
 
 class PartReader:
@@ -46,22 +47,23 @@ class PartReader:
                 skip(events)
             elif event.name in self.built:
                 self._element(build(event, events))
-            else:
+            elif event.name in rules.attributes:
                 self._attributes(event)
         return sorted(self.slots, key=lambda slot: (slot.start, -slot.end))
 
     def _element(self, element: Element) -> None:
-        rules = self.rules
-        if element.name in rules.skipped or (element.name in rules.inspected and rules.is_skipped(element)):
+        rules, name = self.rules, element.name
+        if name in rules.skipped or (name in rules.inspected and rules.is_skipped(element)):
             return
-        if element.name in rules.paragraphs:
+        if name in rules.paragraphs:
             self._paragraph(element)
-        elif element.name in rules.strings:
+        elif name in rules.strings:
             self._string(element)
-        if element.name:
+        if name in rules.attributes:
             self._attributes(element)
         for child in element.children:
-            self._element(child)
+            if child.name:  # not text
+                self._element(child)
 
     def _paragraph(self, paragraph: Element) -> None:
         self.count += 1
@@ -74,7 +76,7 @@ class PartReader:
         spaces = self.rules.spaces
         if not self.text.startswith(spaces.partition(":")[0] + ":", paragraph.start + 1):  # another prefix
             spaces = ""
-        self.slots.append(make_slot(items, f"{self.label} {self.count}", self.rules.direct, spaces))
+        self.slots.append(make_slot(items, f"{self.label} {self.count}", self.rules, spaces))
 
     def _string(self, element: Element) -> None:
         self.count += 1
@@ -85,7 +87,7 @@ class PartReader:
 
     def _attributes(self, tag: Element | Event) -> None:
         """Slots for the attributes of a tag that people read."""
-        wanted = self.rules.attributes.get(tag.name, frozenset())
+        wanted = self.rules.attributes[tag.name]
         if wanted.isdisjoint(tag.attributes):
             return
         found = TAG.match(self.text, tag.start)

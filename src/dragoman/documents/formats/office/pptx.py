@@ -6,10 +6,17 @@ from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.formats.office.archive import open_archive
-from dragoman.documents.formats.office.drawing import DRAWING, DRAWING_PARTS
+from dragoman.documents.formats.office.drawing import (
+    DRAWING,
+    DRAWING_PARTS,
+    default_languages,
+    with_drawing_languages,
+)
 from dragoman.documents.formats.office.package import ArchiveDocument, read_parts, rules_by_type
 from dragoman.documents.formats.office.rules import Rules, names
 from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.languages import LanguageChange
+from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 
 
 def is_placeholder(shape: Element) -> bool:
@@ -30,7 +37,9 @@ PARTS: Final = {
 }
 
 
-def read(data: bytes, name: str) -> ArchiveDocument:
+def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDocument:
     """Read slides, notes, comments, charts and diagrams, and the fixed text of masters and layouts."""
-    archive = open_archive(data, name)
-    return read_parts(archive, rules_by_type(archive, PARTS, MAIN, "a presentation"))
+    archive, parts = open_archive(data, name), PARTS
+    if language := LanguageChange(options.source, options.target):
+        parts = with_drawing_languages(PARTS, language) | {MAIN: default_languages(language)}
+    return read_parts(archive, rules_by_type(archive, parts, MAIN, "a presentation"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from dragoman.documents.edits import Edit
 from dragoman.documents.formats.office.tree import Element
 
 NOTHING: Final = re.compile(r"(?!)")
@@ -56,3 +57,5 @@ class Rules:
     field_part: Callable[[Element], Role] = lambda element: ""  # "begin", "separate" or "end" of a field
     field_code: Callable[[Element], str] = lambda element: ""  # the instruction of a field
     is_translated_field: Callable[[str], bool] = lambda code: False
+    relabel: Callable[[str], str] = str  # the markup of a run, with the language of the translation
+    declarations: Callable[[str], list[Edit]] = lambda text: []  # edits of the languages that a part declares

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dragoman.documents.formats.office.items import PLAIN, Item, TextRun
+from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.markup import escape_text
 from dragoman.documents.segment import SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot
@@ -36,6 +37,7 @@ class RunSlot(Slot):
     bases: Mapping[int | None, TextRun] = field(default_factory=dict)
     breaks: Sequence[str] = ()
     spaces: str = ""
+    relabel: Callable[[str], str] = str  # the markup of a run, with the language of the translation
 
     def render(self, target: Target, markup: Callable[[Span], str]) -> str:
         """The target as runs."""
@@ -100,7 +102,7 @@ class _Writer:
                 text = REPEATED.sub(self._repeat, text)
                 if text.startswith(" ") and not self.written:
                     text = f"<{self.slot.spaces}/>{text[1:]}"
-            self.written += [run.open, run.text_open, text, run.text_close, run.close]
+            self.written += [self.slot.relabel(run.open), run.text_open, text, run.text_close, run.close]
         self.text = ""
 
     def _repeat(self, spaces: re.Match[str]) -> str:
@@ -112,7 +114,7 @@ class _Writer:
         return "".join(self.written)
 
 
-def make_slot(items: Sequence[Item], key: str, direct: bool, spaces: str) -> RunSlot:
+def make_slot(items: Sequence[Item], key: str, rules: Rules, spaces: str) -> RunSlot:
     """The slot of a paragraph from its items; runs that look like most of the text around them need no span."""
     builder, runs, breaks = SegmentBuilder(), dict[int, TextRun](), list[str]()
     bases = choose_bases(items)
@@ -130,7 +132,7 @@ def make_slot(items: Sequence[Item], key: str, direct: bool, spaces: str) -> Run
         match item.kind:
             case "text":
                 text = item.text
-                if direct and item.run.text_open == "" and not item.markup.startswith("<"):
+                if rules.direct and item.run.text_open == "" and not item.markup.startswith("<"):
                     text = SPACE.sub(" ", text)
                     text = text.removeprefix(" ") if builder.text[-1:] in ("", " ", "\n") else text
                 if text.strip() and item.run.key != (current or bases[opened[-1]]).key:
@@ -169,6 +171,7 @@ def make_slot(items: Sequence[Item], key: str, direct: bool, spaces: str) -> Run
         bases=found,
         breaks=breaks,
         spaces=spaces,
+        relabel=rules.relabel,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dragoman.documents.formats.office.xml_events import Event
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An element, `text[start:end]`, with its content at `text[content:closing]`; or text, without a name."""
 

@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.formats.office.archive import Archive, open_archive
-from dragoman.documents.formats.office.drawing import DRAWING, DRAWING_PARTS
+from dragoman.documents.formats.office.drawing import DRAWING, DRAWING_PARTS, with_drawing_languages
 from dragoman.documents.formats.office.package import ArchiveDocument, content_types, read_parts, rules_by_type
 from dragoman.documents.formats.office.rules import Rules, names
 from dragoman.documents.formats.office.xml_events import decode_part
+from dragoman.documents.languages import LanguageChange
+from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 from dragoman.documents.spliced import Slot, SplicedText
 
 STRINGS: Final = Rules(
@@ -45,10 +47,11 @@ COLUMN: Final = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^>]*?\bname=
 INLINE: Final = "inlineStr"
 
 
-def read(data: bytes, name: str) -> ArchiveDocument:
+def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDocument:
     """Read the texts of cells, comments, charts and shapes."""
-    archive = open_archive(data, name)
-    rules = rules_by_type(archive, PARTS, MAIN, "a workbook")
+    archive, language = open_archive(data, name), LanguageChange(options.source, options.target)
+    parts = with_drawing_languages(PARTS, language) if language else PARTS
+    rules = rules_by_type(archive, parts, MAIN, "a workbook")
     types = content_types(archive)
     kept: set[str] = set()
     for part in archive.parts:

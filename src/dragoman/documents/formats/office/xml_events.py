@@ -58,6 +58,7 @@ NAMESPACES: Final = {  # the prefixes that tables of elements use, whatever pref
 }
 
 
+NO_ATTRIBUTES: Final[Mapping[str, str]] = {}
 Kind = Literal["start", "end", "text", "other"]
 Found = tuple[Kind, int, str, Mapping[str, str], str]
 
@@ -69,7 +70,7 @@ class Event(NamedTuple):
     start: int
     end: int
     name: str = ""  # with one of the prefixes above, or with the whole address of another namespace
-    attributes: Mapping[str, str] = {}
+    attributes: Mapping[str, str] = NO_ATTRIBUTES
     value: str = ""  # the characters of text
 
 
@@ -137,29 +138,29 @@ class _Parser:
         return self.character
 
     def _name(self, name: str) -> str:
-        found = self.names.get(name)
-        if found is None:
-            space, _, local = name.rpartition(" ")
-            found = f"{NAMESPACES.get(space, space)}:{local}" if space else local
-            self.names[name] = found
+        """A name with a known prefix; each is found once."""
+        space, _, local = name.rpartition(" ")
+        found = self.names[name] = f"{NAMESPACES.get(space, space)}:{local}" if space else local
         return found
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise unsafe(self.name, f"elements are nested more than {MAX_DEPTH} deep")
-        named = {self._name(key): value for key, value in attributes.items()} if attributes else attributes
-        self.found.append(("start", self._place(), self._name(name), named, ""))
+        names = self.names
+        if attributes:
+            attributes = {names.get(key) or self._name(key): value for key, value in attributes.items()}
+        self.found.append(("start", self._place(), names.get(name) or self._name(name), attributes, ""))
 
     def _end(self, name: str) -> None:
         self.depth -= 1
-        self.found.append(("end", self._place(), self._name(name), {}, ""))
+        self.found.append(("end", self._place(), self.names[name], NO_ATTRIBUTES, ""))
 
     def _text(self, value: str) -> None:
-        self.found.append(("text", self._place(), "", {}, value))
+        self.found.append(("text", self._place(), "", NO_ATTRIBUTES, value))
 
     def _other(self, _: str) -> None:
-        self.found.append(("other", self._place(), "", {}, ""))
+        self.found.append(("other", self._place(), "", NO_ATTRIBUTES, ""))
 
     def _doctype(self, *_: object) -> None:
         if not self.doctype:

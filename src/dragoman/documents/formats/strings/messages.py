@@ -10,11 +10,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.markup import ENTITY, STRING_VOID, TAG, escape_text
 from dragoman.documents.segment import SegmentBuilder
-from dragoman.documents.spliced import Slot
+from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
 
 CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
@@ -48,6 +49,15 @@ def string_slots(
             _slots(value, 0, len(value), places, key, lambda text: escape(escape_text(text)), wrap, original, 0)
         )
     return list(_slots(value, 0, len(value), places, key, escape, wrap, original, 0))
+
+
+def message_text(value: str, key: str, escape: Callable[[str], str] = str) -> SplicedText | None:
+    """A string with ICU branches whose translation is beside it, as a text with slots; None if it has no branches."""
+    found = CHOICE.search(value)
+    if found is None or choice_end(value, found.start(), len(value)) is None:
+        return None
+    slots = string_slots(value, range(len(value) + 1), key, escape, original=value)
+    return SplicedText(value, [replace(slot, segment=replace(slot.segment, bilingual=True)) for slot in slots])
 
 
 def _slots(
