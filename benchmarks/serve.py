@@ -4,8 +4,10 @@
     python benchmarks/serve.py --model runs/demo/model # a model of yours, on lines of the embedded corpus
 
 Clients are closed loops: each sends a request of one line over a connection it keeps, waits for the answer, and sends
-the next. They share the machine with the server, so that what they cost is part of what is measured. "Without" is the
-same server with --max-batch 1. At the end, one client's latency is measured while another translates --lines lines.
+the next. They share the machine with the server, so that what they cost is part of what is measured. "CPU ms" is the
+server's processor time per request, which depends less on what else the machine does. "Without" is the same server with
+--max-batch 1. With --workers N, the server is compared with itself with one and with N worker processes instead. At the
+end, one client's latency is measured while another translates --lines lines.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -58,8 +60,8 @@ def lines(split: str, count: int) -> list[str]:
 
 
 @contextmanager
-def server(model: Path, *options: str) -> Iterator[tuple[str, int]]:
-    """A server in a process of its own, ready."""
+def server(model: Path, *options: str) -> Iterator[tuple[str, int, int]]:
+    """A server in a process of its own, ready: host, port and process."""
     command = [sys.executable, "-m", "dragoman", "serve", str(model), "--port", "0", "--no-access-log", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -67,10 +69,21 @@ def server(model: Path, *options: str) -> Iterator[tuple[str, int]]:
     if found is None:
         raise SystemExit(f"the server did not start: exit code {process.wait()}")
     try:
-        yield found[1], int(found[2])
+        yield found[1], int(found[2]), process.pid
     finally:
         process.terminate()
         process.wait(120)
+
+
+def processor_seconds(process: int) -> float:
+    """What a process and its children have used (Linux), which does not depend on how busy the machine is."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if process in (int(stat.parent.name), int(fields[1])):
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Client:
@@ -84,7 +97,7 @@ class Client:
         return cls(*await asyncio.open_connection(*place, limit=1 << 26))
 
     async def post(self, body: bytes) -> bytes:
-        head = "POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = "POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self.writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         told = await self.reader.readuntil(b"\r\n\r\n")
         if not told.startswith(b"HTTP/1.1 200 "):
@@ -110,13 +123,13 @@ async def loop(
 
 async def load(
     place: tuple[str, int], bodies: Sequence[bytes], clients: int, seconds: float
-) -> tuple[float, list[float]]:
-    """Requests a second, and the latencies, after a second to settle."""
+) -> tuple[float, list[float], int]:
+    """Requests a second, and the latencies, after a second to settle; and the number of requests with that second."""
     begun = time.perf_counter() + 1
     end = begun + seconds
     found = await asyncio.gather(*(loop(place, bodies, first, clients, end) for first in range(clients)))
     counted = [took for times in found for at, took in times if begun <= at <= end]
-    return len(counted) / seconds, counted
+    return len(counted) / seconds, counted, sum(map(len, found))
 
 
 async def beside(place: tuple[str, int], bodies: Sequence[bytes], long: bytes) -> tuple[float, list[float]]:
@@ -146,6 +159,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=6, help="For each cell.")
     parser.add_argument("--lines", type=int, default=10_000, help="Of the request that must not make others wait.")
+    parser.add_argument("--workers", type=int, help="Compare one process with this many workers behind the same port.")
     options = parser.parse_args()
     forced = {} if options.model else {"min_length": LENGTH, "max_length": LENGTH}
     texts = lines("test", 2000)
@@ -163,17 +177,24 @@ def main() -> None:
             f"uvicorn {version('uvicorn')}, fastapi {version('fastapi')}, Python {platform.python_version()}\n",
             flush=True,
         )
-        print("| clients | batching: requests/s | p50 / p99 ms | without: requests/s | p50 / p99 ms |")
-        print("|---:|---:|---:|---:|---:|", flush=True)
+        kinds: dict[str, tuple[str, ...]] = {"batching": (), "without": ("--max-batch", "1")}
+        if options.workers:
+            kinds = {"one process": ()} | {f"{n} workers": ("--workers", str(n)) for n in {1, options.workers}}
+        print(f"| clients |{''.join(f' {kind}: requests/s | p50 / p99 ms | CPU ms |' for kind in kinds)}")
+        print(f"|---:|{'---:|---:|---:|' * len(kinds)}", flush=True)
         limits = ("--timeout", "600", "--beam", str(options.beam))
-        with server(model, *limits) as batching, server(model, *limits, "--max-batch", "1") as without:
+        with ExitStack() as stack:
+            places = [stack.enter_context(server(model, *limits, *kind)) for kind in kinds.values()]
             for clients in CLIENTS:
                 cells = []
-                for place in (batching, without):
-                    rate, times = asyncio.run(load(place, bodies, clients, options.seconds))
-                    cells += [f"{rate:,.0f}", shown(times)]
+                for *place, process in places:
+                    before = processor_seconds(process)
+                    rate, times, count = asyncio.run(load((place[0], place[1]), bodies, clients, options.seconds))
+                    used = processor_seconds(process) - before
+                    cells += [f"{rate:,.0f}", shown(times), f"{1000 * used / count:.2f}"]
                 print(f"| {clients} | {' | '.join(cells)} |", flush=True)
-            took, times = asyncio.run(beside(batching, bodies, long))
+            host, port, _ = places[-1] if options.workers else places[0]
+            took, times = asyncio.run(beside((host, port), bodies, long))
         pace = f"{took:.1f} s, {options.lines / took:,.0f} lines/s"
         print(f"\nWhile a request of {options.lines:,} lines was translated ({pace}), ", end="")
         print(f"one line took {shown(times)} ms (p50 / p99 of {len(times)}), {1000 * max(times):,.1f} at most.")

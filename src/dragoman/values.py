@@ -102,11 +102,19 @@ def suggest_directory(path: Path, matches: Callable[[Path], bool]) -> str:
     parent = path.parent
     children, siblings = ([directory / name for name in _directories(directory)] for directory in (path, parent))
     for candidate in (*similar, *children):
-        if matches(candidate):
+        if _readable(candidate, matches):
             return f"; did you mean {candidate}?"
-    others = [sibling.name for sibling in siblings if matches(sibling)]
+    others = [sibling.name for sibling in siblings if _readable(sibling, matches)]
     where = "here" if parent == Path() else f"in {parent}"
     return f"; available {where}: {', '.join(others[:8])}{', ...' if others[8:] else ''}" if others else ""
+
+
+def _readable(directory: Path, matches: Callable[[Path], bool]) -> bool:
+    """Whether a directory matches; one that may not be read does not."""
+    try:
+        return matches(directory)
+    except OSError:
+        return False
 
 
 def _similar_names(parent: Path, name: str) -> list[str]:

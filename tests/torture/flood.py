@@ -96,10 +96,10 @@ class Flood:
     async def metric(self, name: str) -> float:
         reader, writer = await asyncio.open_connection(*self.place)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        found = re.search(rf"^{name} (\S+)$", (await reader.read()).decode(), re.MULTILINE)
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", (await reader.read()).decode(), re.MULTILINE)
         writer.close()
-        assert found is not None, name
-        return float(found[1])
+        assert found, name
+        return sum(map(float, found))  # of all workers
 
 
 async def flood(flooding: Flood, clients: int, seconds: float, process: subprocess.Popen[str]) -> None:
@@ -124,6 +124,7 @@ def main() -> None:
     parser.add_argument("lines", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=48)
+    parser.add_argument("--workers", type=int, help="Worker processes of the server.")
     options = parser.parse_args()
     lines = [line for line in options.lines.read_text(encoding="utf-8").split("\n") if line.strip() == line != ""][:500]
     translator = Translator.load(options.model, device="cpu")
@@ -134,6 +135,7 @@ def main() -> None:
         }
     command = [sys.executable, "-m", "dragoman", "serve", str(options.model), "--port", "0"]
     command += ["--max-queue", str(max(40, options.clients // 3))]  # some are answered 429
+    command += [] if options.workers is None else ["--workers", str(options.workers)]
     process = subprocess.Popen([*command, "--no-access-log", "--device", "cpu"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     found = re.search(r"http://([\d.]+):(\d+)", process.stdout.readline())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from dragoman.values import describe_value, plural, render_value
+from dragoman.values import describe_value, plural, render_value, suggest_directory
 from hostile_files import shared_lists, shared_tuples
 
 
@@ -45,3 +47,15 @@ def test_a_list_that_contains_itself() -> None:
     value: list[object] = [1]
     value.append(value)
     assert render_value(value).startswith("[1, [1, [1, ")
+
+
+def test_a_directory_that_may_not_be_read_is_not_suggested(tmp_path: Path) -> None:
+    for name in ("secret", "model"):
+        (tmp_path / name).mkdir()
+
+    def matches(directory: Path) -> bool:
+        if directory.name == "secret":
+            raise PermissionError
+        return True
+
+    assert suggest_directory(tmp_path / "other", matches) == f"; available in {tmp_path}: model"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 FILE_SECONDS: Final = 600.0
 OVERHEAD: Final = 1_000  # bytes per file
+KeepFile = Callable[[str, bytes, str], Awaitable[str]]  # name, content, client -> key
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class FileStore:
             oldest = next(one for one, file in self.files.items() if file.client == largest and one != key)
             sizes[largest] -= self.files.pop(oldest).size
         return key
+
+    async def keep(self, name: str, content: bytes, client: str) -> str:
+        """Store a file, return its key, and free its memory when its time is over."""
+        asyncio.get_running_loop().call_later(self.seconds + 1, self.purge)
+        return self.add(name, content, client)
 
     def get(self, key: str) -> StoredFile | None:
         """The file with that key; None if there is no such file any more."""

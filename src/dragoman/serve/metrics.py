@@ -12,37 +12,29 @@ SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
 
-class ServerMetrics:
-    """The metrics of one server, in a separate registry; thread-safe."""
+class RequestMetrics:
+    """The metrics of requests, in a separate registry; thread-safe."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._requests = self.counter("requests", "Requests answered, by path and status.", "path", "status")
+        self._request_seconds = self.histogram(
+            "request_seconds", "Seconds from request head to response.", SECONDS, "path"
+        )
+        self._dropped = self.counter("dropped", "Requests dropped before they were answered, by reason.", "reason")
 
-        def counter(name: str, description: str, *labels: str) -> Counter:
-            return Counter(f"dragoman_{name}", description, labels, registry=self.registry)
+    def counter(self, name: str, description: str, *labels: str) -> Counter:
+        """Add a counter."""
+        return Counter(f"dragoman_{name}", description, labels, registry=self.registry)
 
-        def histogram(name: str, description: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"dragoman_{name}", description, labels, registry=self.registry, buckets=buckets)
-
-        self._requests = counter("requests", "Requests answered, by path and status.", "path", "status")
-        self._request_seconds = histogram("request_seconds", "Seconds from request head to response.", SECONDS, "path")
-        self._sentences = counter("sentences", "Sentences translated, by model.", "model")
-        self._characters = counter("characters", "Characters translated, by model.", "model")
-        self._dropped = counter("dropped", "Requests dropped before they were answered, by reason.", "reason")
-        self._batch_sentences = histogram("batch_sentences", "Sentences per batch.", SIZES)
-        self._batch_seconds = histogram("batch_seconds", "Seconds per batch.", SECONDS)
+    def histogram(self, name: str, description: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        """Add a histogram."""
+        return Histogram(f"dragoman_{name}", description, labels, registry=self.registry, buckets=buckets)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request."""
         self._requests.labels(path, status).inc()
         self._request_seconds.labels(path).observe(seconds)
-
-    def count_batch(self, model: str, sentences: int, characters: int, seconds: float) -> None:
-        """Count a translated batch."""
-        self._sentences.labels(model).inc(sentences)
-        self._characters.labels(model).inc(characters)
-        self._batch_sentences.observe(sentences)
-        self._batch_seconds.observe(seconds)
 
     def count_dropped(self, reason: str) -> None:
         """Count a dropped request: it missed its deadline, or the client disconnected."""
@@ -59,3 +51,21 @@ class ServerMetrics:
     def text(self) -> str:
         """All series in the Prometheus text format."""
         return generate_latest(self.registry).decode("utf-8")
+
+
+class ServerMetrics(RequestMetrics):
+    """The metrics of requests and of their translation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sentences = self.counter("sentences", "Sentences translated, by model.", "model")
+        self._characters = self.counter("characters", "Characters translated, by model.", "model")
+        self._batch_sentences = self.histogram("batch_sentences", "Sentences per batch.", SIZES)
+        self._batch_seconds = self.histogram("batch_seconds", "Seconds per batch.", SECONDS)
+
+    def count_batch(self, model: str, sentences: int, characters: int, seconds: float) -> None:
+        """Count a translated batch."""
+        self._sentences.labels(model).inc(sentences)
+        self._characters.labels(model).inc(characters)
+        self._batch_sentences.observe(sentences)
+        self._batch_seconds.observe(seconds)

@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Final, Protocol
 
 import uvicorn
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from dragoman.errors import DragomanError
 from dragoman.serve.http.connections import Connection, ShortageHandler, raise_descriptor_limit
+from dragoman.serve.limits import Limits
 from dragoman.serve.service import Service
 
 SHUTDOWN_SECONDS: Final = 2  # beyond the deadline, for responses that are being written at shutdown
@@ -62,13 +63,19 @@ def server_url(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+class Stoppable(Protocol):
+    """What is told that the server is shutting down."""
+
+    shutting_down: bool
+
+
 class Server(uvicorn.Server):
     """uvicorn with a callback when it listens, and a graceful shutdown."""
 
     def __init__(
         self,
         config: uvicorn.Config,
-        service: Service,
+        service: Stoppable,
         on_listening: Callable[[], None],
         on_hangup: Callable[[], None] | None = None,
     ) -> None:
@@ -93,6 +100,13 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def tune_interpreter() -> None:
+    """Keep a loaded process responsive: short turns for threads, and no collection of what stays."""
+    gc.collect()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.freeze()  # a collection that walks all loaded objects would block every request for 0.2 s
+
+
 def run_server(
     app: ASGIApp,
     service: Service,
@@ -101,8 +115,18 @@ def run_server(
     on_hangup: Callable[[], None] | None = None,
 ) -> None:
     """Serve until a signal arrives; finish accepted requests, and return. SIGHUP calls `on_hangup`."""
+    service.start()
+    tune_interpreter()
+    try:
+        Server(uvicorn_config(app, service.limits), service, on_listening, on_hangup).run(sockets=[port])
+    finally:
+        service.close()
+
+
+def uvicorn_config(app: ASGIApp, limits: Limits) -> uvicorn.Config:
+    """The configuration of uvicorn for an application with these limits."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
         http=type("LimitedConnection", (Connection,), {"max_connections": raise_descriptor_limit()}),
         log_config=None,
@@ -112,13 +136,5 @@ def run_server(
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(service.limits.timeout) + SHUTDOWN_SECONDS,
+        timeout_graceful_shutdown=int(limits.timeout) + SHUTDOWN_SECONDS,
     )
-    service.start()
-    gc.collect()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.freeze()  # a collection that walks all loaded objects would block every request for 0.2 s
-    try:
-        Server(config, service, on_listening, on_hangup).run(sockets=[port])
-    finally:
-        service.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +14,10 @@ from dragoman.cli.options import complete_model, examples
 from dragoman.cli.options.constraint_options import read_terms
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
+from dragoman.values import plural
 
 if TYPE_CHECKING:
-    from dragoman.serve.models.served_model import ServedModel
+    from dragoman.serve.models.served_model import ModelSummary
 
 
 @click.command(epilog=examples("dragoman serve en-de=my-model --port 8080", "dragoman serve"))
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 @click.option("--beam", type=int, default=4, show_default=True, help="Default beam size; 1 is fastest.")
 @click.option("--max-beam", type=int, default=16, show_default=True, help="Maximum beam size of a request.")
 @engine_options
+@click.option("--workers", type=click.IntRange(1, 256), metavar="N",
+              help="Worker processes, each with all models (default: no separate ones).")  # fmt: skip
 @click.option("--memory", "memories", multiple=True, metavar="[MODEL=]FILE",
               help="Translation memory for documents, .tmx or .tsv, of one model or of all; repeatable.")  # fmt: skip
 @click.option("--terms", multiple=True, metavar="[MODEL=]FILE",
@@ -69,6 +71,7 @@ def command(
     allowed_host: tuple[str, ...],
     root_path: str,
     access_log: bool,
+    workers: int | None,
     **limits: Any,
 ) -> None:
     """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a web page; by default all
@@ -80,6 +83,66 @@ def command(
     DRAGOMAN_API_TOKEN: other users can see command lines. Read docs/howto/serving.md before you expose the server to
     others.
     """
+    check_usage(root_path, languages, models)
+    from dragoman.serve.limits import Limits
+    from dragoman.serve.models.loading import adapter_directories, model_directories, parse_languages
+    from dragoman.serve.models.resources import files_by_model, merge_terms
+    from dragoman.serve.server import bind, run_server, server_url
+
+    if workers is not None:
+        from dragoman.serve.workers.server import check_platform
+
+        check_platform()
+    server_limits = Limits(beam=beam, **limits)
+    pair = None if languages is None else parse_languages(languages)
+    directories = model_directories(models or installed_names())
+    adapted = adapter_directories(adapters, directories)
+    bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
+    from dragoman.serve.app import create_app
+    from dragoman.serve.http.access import Access
+    from dragoman.serve.options import ServerOptions
+
+    names = (*directories, *adapted)
+    merged = {
+        name: merge_terms([read_terms(str(path)) for path in paths])
+        for name, paths in files_by_model("--terms", terms, names).items()
+    }
+    options = ServerOptions(
+        directories,
+        adapted,
+        server_limits,
+        pair,
+        engine,
+        device,
+        precision,
+        threads,
+        reproducible,
+        bool(api_token),
+        memories=files_by_model("--memory", memories, names),
+        terms={name: found.targets for name, found in merged.items() if found is not None},
+    )
+
+    url = server_url(bound) + root_path
+    access = Access([host, bound.getsockname()[0], *allowed_host], api_token)
+    log = log_request if access_log else lambda *_: None
+    if workers is not None:
+        from dragoman.serve.workers.front import create_front
+        from dragoman.serve.workers.pool import WorkerPool
+        from dragoman.serve.workers.server import run_workers
+
+        pool = WorkerPool(workers, options, api_token, note)
+        front = create_front(pool, root_path, log, access)
+        run_workers(front, pool, bound, lambda: announce(pool.models, url, f", in {plural(workers, 'worker')}"))
+        return
+    service = options.create_service()
+    reloader = options.create_reloader(service, note)
+    app = create_app(service, root_path, log, access)
+    summaries = [model.summary for model in service.models.values()]
+    run_server(app, service, bound, lambda: announce(summaries, url), reloader.start)
+
+
+def check_usage(root_path: str, languages: str | None, models: tuple[str, ...]) -> None:
+    """Raise if the extra is missing, or if options contradict each other."""
     if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
         raise MissingExtraError(missing[0], "serve", "serving")
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
@@ -87,61 +150,17 @@ def command(
     if languages is not None and len(models) > 1:
         message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
         raise click.UsageError(message)
-    from dragoman.serve.limits import Limits
-    from dragoman.serve.models.loading import (
-        adapter_directories,
-        add_resources,
-        load_served_model,
-        model_directories,
-        parse_languages,
-        preferred_batch,
-    )
-    from dragoman.serve.models.resources import files_by_model
-    from dragoman.serve.server import bind, run_server, server_url
 
-    server_limits = Limits(beam=beam, **limits)
-    pair = None if languages is None else parse_languages(languages)
-    directories = model_directories(models or installed_names())
-    adapted = adapter_directories(adapters, directories)
-    directories |= {name: adapter for name, (_, adapter) in adapted.items()}
-    bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
-    from dragoman.serve.app import create_app
-    from dragoman.serve.http.access import Access
-    from dragoman.serve.models.reload import Reloader
-    from dragoman.serve.service import DEFAULT_BATCH, Service
 
-    remembered = files_by_model("--memory", memories, directories)
-    required = {
-        name: [read_terms(str(path)) for path in paths]
-        for name, paths in files_by_model("--terms", terms, directories).items()
-    }
-    options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
-
-    def load(name: str, directory: Path) -> ServedModel:
-        if name in adapted:
-            model = load_served_model(name, adapted[name][0], beam, pair, adapter=directory, **options)
-        else:
-            model = load_served_model(name, directory, beam, pair, **options)
-        return add_resources(model, remembered[name], required[name])
-
-    served = {name: load(name, directory) for name, directory in directories.items()}
-    batch = max(preferred_batch(one, beam) for one in served.values()) or DEFAULT_BATCH
-    service = Service(served, server_limits, reproducible, batch)
-    service.needs_token = bool(api_token)
-    reloader = Reloader(service, directories, load, note)
-
-    def on_listening() -> None:
-        for model in served.values():
-            note(f"{model.name}: {model.engine}")
-            if not model.pairs:
-                advice = "give --languages, as in --languages en-es, or name the model en-es=DIRECTORY"
-                note(f"{model.name}: its languages are unknown, so requests that name languages are rejected; {advice}")
-        click.echo(f"dragoman: serving {', '.join(served)} on {server_url(bound)}{root_path}")
-        sys.stdout.flush()
-
-    access = Access([host, bound.getsockname()[0], *allowed_host], api_token)
-    app = create_app(service, root_path, log_request if access_log else lambda *_: None, access)
-    run_server(app, service, bound, on_listening, reloader.start)
+def announce(served: list[ModelSummary], url: str, where: str = "") -> None:
+    """Say what is served, with which engine, and at which address."""
+    for model in served:
+        note(f"{model.name}: {model.engine}{where}")
+        if not model.has_languages:
+            advice = "give --languages, as in --languages en-es, or name the model en-es=DIRECTORY"
+            note(f"{model.name}: its languages are unknown, so requests that name languages are rejected; {advice}")
+    click.echo(f"dragoman: serving {', '.join(model.name for model in served)} on {url}")
+    sys.stdout.flush()
 
 
 def log_request(method: str, path: str, status: int, seconds: float) -> None:

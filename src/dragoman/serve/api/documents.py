@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from email.message import Message
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -20,18 +19,15 @@ from dragoman.documents.reports.review import entry
 from dragoman.documents.segment import Document, ReadOptions
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
-from dragoman.serve.api.schema import POST_ERRORS, SearchSettings
+from dragoman.serve.api.schema import FILE, POST_ERRORS, SearchSettings
 from dragoman.serve.documents import DocumentWork, document_languages, file_name, read_sent_document, translated_name
 from dragoman.serve.errors import RequestError, to_request_error
 from dragoman.serve.http.middleware import log_error
-from dragoman.serve.http.replies import JSON, to_json
+from dragoman.serve.http.replies import BINARY, JSON, LINES, file_reply, to_json
 from dragoman.serve.limits import MAX_TERMS
 from dragoman.serve.offload import offload
 from dragoman.serve.service import Caller, Service, with_terms
 
-BINARY: Final = "application/octet-stream"  # browsers must not show what clients have sent
-LINES: Final = "application/x-ndjson"
-FILE: Final = {"type": "string", "format": "binary"}
 REPORT_HEADER: Final = "Dragoman-Report"
 PROGRESS_SECONDS: Final = 0.25  # between two lines of progress
 
@@ -177,12 +173,6 @@ def sent_name(request: Request) -> str:
 def write_document(document: Document, report: Report) -> bytes:
     """The translated document."""
     return document.write([result.target for result in report.results])
-
-
-def file_reply(content: bytes, name: str, headers: dict[str, str] | None = None) -> Response:
-    """A reply that browsers save as a file."""
-    disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-    return Response(content, media_type=BINARY, headers={"Content-Disposition": disposition, **(headers or {})})
 
 
 async def json_reply(work: DocumentWork, document: Document, name: str, waiting: Caller, kind: str) -> bytes:

@@ -1,25 +1,23 @@
-"""LibreTranslate's routes for files: a form with a file in, the address of the translated file out."""
+"""LibreTranslate's route for files: a form with a file in, the address of the translated file out."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman.documents.segment import ReadOptions
-from dragoman.serve.api.documents import BINARY, FILE, file_reply, write_document
+from dragoman.serve.api.documents import write_document
 from dragoman.serve.api.libretranslate import batch_settings, models_for_request
 from dragoman.serve.api.routes import caller
-from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, LibreTranslateError
+from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS
 from dragoman.serve.documents import DocumentWork, document_text, file_name, read_sent_document, translated_name
 from dragoman.serve.errors import RequestError, validation_error
-from dragoman.serve.file_store import FileStore
+from dragoman.serve.file_store import KeepFile
 from dragoman.serve.http.access import DOWNLOADS, check_token_field
 from dragoman.serve.http.bodies import MULTIPART, SentFile, in_thread, split_multipart
-from dragoman.serve.limits import MAX_LARGE_BODIES
 from dragoman.serve.models.language_pairs import AUTO
 from dragoman.serve.offload import offload
 from dragoman.serve.service import Service
@@ -52,10 +50,9 @@ def file_form_schema() -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {MULTIPART: {"schema": schema | {"required": ["file"]}}}}}
 
 
-def libretranslate_file_router(service: Service) -> APIRouter:
-    """The routes for files; translated files are kept in memory until they are downloaded or too old."""
+def libretranslate_file_router(service: Service, keep_file: KeepFile) -> APIRouter:
+    """The route that translates a file; `keep_file` stores the result."""
     router = APIRouter(tags=["LibreTranslate"])
-    store = FileStore(MAX_LARGE_BODIES * service.limits.max_bytes)
 
     @router.post(
         "/translate_file",
@@ -77,27 +74,9 @@ def libretranslate_file_router(service: Service) -> APIRouter:
         waiting = caller(request)
         content = await offload(write_document, document, await work.translate(waiting))
         result = translated_name(name, settings)
-        key = store.add(result, content, waiting.client)
-        asyncio.get_running_loop().call_later(store.seconds + 1, store.purge)
+        key = await keep_file(result, content, waiting.client)
         path = f"{DOWNLOADS.lstrip('/')}{key}.{quote(result, safe='')}"
         return LibreTranslateFileResponse(translatedFileUrl=f"{request.base_url}{path}")
-
-    @router.get(
-        DOWNLOADS + "{name}",
-        response_class=Response,
-        responses={
-            200: {"description": "The file.", "content": {BINARY: {"schema": FILE}}},
-            404: {"description": "No such file.", "model": LibreTranslateError},
-            **LIBRETRANSLATE_GET_ERRORS,
-        },
-    )
-    async def download_file(name: str) -> Response:
-        """A translated file; no token is needed, because the address cannot be guessed."""
-        file = store.get(name.partition(".")[0])
-        if file is None:
-            message = "there is no such file; translated files are kept for ten minutes"
-            raise RequestError(404, "not_found", message)
-        return file_reply(file.content, file.name)
 
     return router
 

@@ -199,6 +199,7 @@ class LibreTranslateError(BaseModel):
     error: str
 
 
+FILE: Final = {"type": "string", "format": "binary"}
 STATUSES: Final = {
     400: "The body is not valid JSON, or headers conflict.",
     401: "A valid API token is required.",
@@ -209,7 +210,7 @@ STATUSES: Final = {
     422: "A field is invalid.",
     429: "Too many open requests; see the Retry-After header.",
     501: "Language detection is not available.",
-    503: "The server is shutting down, or out of memory.",
+    503: "The server is shutting down or out of memory, or a worker died.",
     504: "The translation was not ready in time.",
 }
 

@@ -22,7 +22,7 @@ from dragoman.serve.limits import (
     SMALL_BODY_BYTES,
     Limits,
 )
-from dragoman.serve.metrics import ServerMetrics
+from dragoman.serve.metrics import RequestMetrics
 
 DEADLINE: Final = "dragoman.deadline"  # scope key: the deadline, in the event loop's time
 CLIENT: Final = "dragoman.client"  # scope key: the client, for per-client limits and fair scheduling
@@ -31,6 +31,7 @@ HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
+BODY_METHODS: Final = ("POST", "PUT", "PATCH")
 CLIENT_CLOSED_REQUEST: Final = 499  # logged status of a client that disconnected before the reply
 logger = logging.getLogger("dragoman.serve")
 Log = Callable[[str, str, int, float], None]  # method, path, status, seconds
@@ -51,7 +52,7 @@ class Middleware:
         self,
         app: ASGIApp,
         limits: Limits,
-        metrics: ServerMetrics,
+        metrics: RequestMetrics,
         paths: Collection[str],
         log: Log = lambda *_: None,
         root_path: str = "",
@@ -88,7 +89,7 @@ class Middleware:
         try:
             if (rejected := self._check(scope, headers)) is not None:
                 await self._reject(rejected, scope, receive, send_with_headers)
-            elif scope["method"] in ("POST", "PUT", "PATCH"):
+            elif scope["method"] in BODY_METHODS:
                 await self._call_with_body(scope, receive, send_with_headers)
             else:
                 await self.app(scope, receive, send_with_headers)

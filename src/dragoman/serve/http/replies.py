@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
@@ -13,6 +14,8 @@ from dragoman.serve.offload import offload
 
 LARGE_REPLY_BYTES: Final = 1 << 16  # approximately; larger replies are streamed
 JSON: Final = "application/json"
+LINES: Final = "application/x-ndjson"
+BINARY: Final = "application/octet-stream"  # browsers must not show what clients have sent
 
 
 def to_json(value: Any) -> str:
@@ -62,3 +65,9 @@ def json_object(fields: Mapping[str, Any]) -> Iterator[str]:
             yield to_json(value)
         before = ","
     yield "{}" if before == "{" else "}"
+
+
+def file_reply(content: bytes, name: str, headers: dict[str, str] | None = None) -> Response:
+    """A reply that browsers save as a file."""
+    disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    return Response(content, media_type=BINARY, headers={"Content-Disposition": disposition, **(headers or {})})

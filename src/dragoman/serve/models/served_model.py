@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, Unpack
+from typing import NamedTuple, Protocol, Unpack
 
 from dragoman.engines.base import EngineRequest
 from dragoman.search.constraints.terms import Terms
@@ -24,6 +24,14 @@ class StreamTranslator(Protocol):
 
     def stream(self, texts: Iterable[str], **options: Unpack[TranslationOptions]) -> Iterable[Translation]:
         """The translation of each text, in order."""
+
+
+class ModelSummary(NamedTuple):
+    """What the server says about a model when it starts."""
+
+    name: str
+    engine: str
+    has_languages: bool
 
 
 @dataclass(frozen=True, eq=False)  # a reloaded model is a different one
@@ -50,6 +58,11 @@ class ServedModel:
         if self.targets:
             return [(source, to) for source in self.sources or (None,) for to in self.targets if source != to]
         return [] if self.languages is None else [self.languages]
+
+    @property
+    def summary(self) -> ModelSummary:
+        """What the server says about the model when it starts."""
+        return ModelSummary(self.name, self.engine, bool(self.pairs))
 
     def check_target(self, to: str | None) -> str | None:
         """Check the requested target language; None for a model with only one."""
