@@ -26,4 +26,4 @@ def test_every_foreign_file_is_accepted_or_rejected(tmp_path: Path) -> None:
     counts = {kind: int(n) for n, kind in re.findall(r"^ +(\d+)  (.+)$", ended.stdout, re.MULTILINE)}
     assert sum(counts.values()) == count
     rejected = {kind.partition(":")[0] for kind in counts if kind.endswith("rejected")}
-    assert rejected == {"pickle", "yaml", "json", "safetensors", "spm", "toml", "model", "prepared data"}
+    assert rejected == {"pickle", "yaml", "json", "safetensors", "spm", "toml", "model", "prepared data", "marian"}

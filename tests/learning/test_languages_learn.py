@@ -74,7 +74,7 @@ def test_the_token_before_the_source_decides_the_language(trained: Path) -> None
 
 def test_what_a_training_leaves_says_which_languages_there_are(trained: Path) -> None:
     card = (trained / "card.md").read_text(encoding="utf-8")
-    assert card.startswith("# train.en to de, en-back\n")
+    assert card.startswith("# English to German, English (back)\n")
     assert "`dragoman translate --to de`" in card and "| bleu_en-back |" in card and "| bleu_de |" in card
     assert 'targets = ["de", "en-back"]' in (trained / "recipe.toml").read_text(encoding="utf-8")
     translator = Translator.load(trained, device="cpu", engine="torch")
