@@ -13,7 +13,7 @@ demo: $(VENV)/.core
 	$(BIN)/dragoman demo
 
 test: lint
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
 # The site, in docs/_build/html; a warning, such as a link that leads nowhere, is an error.
 docs: $(VENV)/.docs

@@ -135,6 +135,7 @@ def test_a_client_that_goes_away_leaves_no_work_behind(model: Path) -> None:
         assert server.leave()[0] == 0
 
 
+@pytest.mark.slow
 def test_large_bodies_are_refused_before_they_have_come_and_half_heads_hold_no_connection(model: Path) -> None:
     with serving(model, "--max-characters", "1000") as server:
         host, port = server.url.removeprefix("http://").split(":")

@@ -11,6 +11,7 @@ import random
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -89,6 +90,7 @@ def parsed(model: Transformer, trees: list[Bracketing]) -> tuple[BracketScore, i
     return score, sum(bool(one.repairs) for one in laid)
 
 
+@pytest.mark.slow
 def test_a_grammar_is_learned() -> None:
     unseen = sentences(-1, 150)
     score, mended = parsed(learned(200), unseen)

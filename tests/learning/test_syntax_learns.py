@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -74,9 +75,11 @@ def exact(positions: str, steps: int = 200) -> float:
     return sum(row[: len(r)] == r for row, r in zip(written, right, strict=True)) / len(some)
 
 
+@pytest.mark.slow
 def test_the_tree_tells() -> None:
     assert exact("syntax") >= 0.9  # all of them
 
 
+@pytest.mark.slow
 def test_the_order_alone_cannot() -> None:
     assert exact("sinusoidal") <= 0.15  # 0.07; luck alone is 0.05

@@ -40,10 +40,10 @@ def exact(monkeypatch: pytest.MonkeyPatch, steps: int, **changes: Any) -> float:
     [
         {"positions": "relative", "max_distance": 8},
         {"positions": "rotary"},
-        {"positions": "alibi"},
-        {"pattern": "local", "window": 2},
+        pytest.param({"positions": "alibi"}, marks=pytest.mark.slow),
+        pytest.param({"pattern": "local", "window": 2}, marks=pytest.mark.slow),
         {"pattern": "sparse", "window": 1, "random_tokens": 1},
-        {"pattern": "low_rank", "rank": 3, "max_positions": 16},
+        pytest.param({"pattern": "low_rank", "rank": 3, "max_positions": 16}, marks=pytest.mark.slow),
     ],
     ids=lambda c: next(iter(c.values())),
 )

@@ -27,6 +27,7 @@ VARIATIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", VARIATIONS, ids=lambda c: "-".join(map(str, c.values())) or "paper")
 def test_padded_and_packed_are_one_graph_each(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.nn.attention.sees.SHORT", 0)  # bands and gathered keys for short sentences too

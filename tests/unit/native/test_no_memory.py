@@ -22,6 +22,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return refusing("translate", tmp_path_factory.mktemp("code"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD_SIMPLY.values()], ids=["paper", *TOLD_SIMPLY])
 def test_each_refusal_is_an_error_that_leaves_nothing_behind(
     recipe: ModelRecipe, code: ctypes.CDLL, tmp_path: Path

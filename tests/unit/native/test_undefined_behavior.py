@@ -58,6 +58,7 @@ def test_the_exponential_is_defined_everywhere(tmp_path: Path, target: tuple[str
     assert found[: len(usual)] == pytest.approx([math.exp(x) for x in usual], rel=3e-7)
 
 
+@pytest.mark.slow
 def test_no_weights_are_undefined_behavior(tmp_path: Path) -> None:
     sources = map(str, (build.HERE / "translate").rglob("*.c"))
     library = compiled(tmp_path, "translate.so", *build.COMMON, *build.TARGETS[-1], *sources)
