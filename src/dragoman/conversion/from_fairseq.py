@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from dragoman.conversion.fairseq_dictionary import PAD, dictionary_file, map_dictionary, read_dictionary
+from dragoman.conversion.files.pickle_objects import Opaque
+from dragoman.conversion.files.torch_file import TorchFile
 from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # Hugging Face took fairseq's names
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
-from dragoman.conversion.pickle_objects import Opaque
 from dragoman.conversion.source_checkpoint import (
     DamagedSourceError,
     SourceCheckpoint,
@@ -24,7 +25,6 @@ from dragoman.conversion.source_checkpoint import (
     choose_checkpoint,
 )
 from dragoman.conversion.subword_model import read_subword_models, tokenization_notes
-from dragoman.conversion.torch_file import TorchFile
 from dragoman.errors import ConversionError
 from dragoman.values import render_value
 

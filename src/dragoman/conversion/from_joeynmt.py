@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from dragoman.conversion.files.torch_file import TorchFile
+from dragoman.conversion.files.yaml_file import read_yaml
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import ACTIVATION_NAMES, EmbeddingTables, FeatureOrder, LayerConverter, LayerNames
 from dragoman.conversion.source_checkpoint import (
@@ -20,9 +22,7 @@ from dragoman.conversion.source_checkpoint import (
     read_bytes,
 )
 from dragoman.conversion.subword_model import SubwordModel, read_subword_model, restrict_vocabulary, tokenization_notes
-from dragoman.conversion.torch_file import TorchFile
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
-from dragoman.conversion.yaml_file import read_yaml
 from dragoman.errors import ConversionError
 from dragoman.text.imported.segmentation import SUBWORD_NMT_RESTRICTED, encode_model
 from dragoman.text.imported.tokenizer import ImportedTokenizer

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dragoman.config import ModelRecipe
 from dragoman.config.sections import LANGUAGE_CODE
+from dragoman.conversion.files.torch_file import TorchFile
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import (
     ACTIVATION_NAMES,
@@ -34,7 +35,6 @@ from dragoman.conversion.source_checkpoint import (
     read_json,
     read_safetensors,
 )
-from dragoman.conversion.torch_file import TorchFile
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from dragoman.config.model import MAX_LAYERS
+from dragoman.conversion.files.marian_weights import SETTINGS, is_marian_file, read_marian_file
+from dragoman.conversion.files.yaml_file import parse_yaml
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter, LayerNames
 from dragoman.conversion.marian_text import TOOLKIT, MarianVocabulary, locate_files, read_vocabulary
-from dragoman.conversion.marian_weights import SETTINGS, is_marian_file, read_marian_file
 from dragoman.conversion.source_checkpoint import SourceCheckpoint, SourceSettings, UnsupportedSettingError
 from dragoman.conversion.subword_model import tokenization_notes
-from dragoman.conversion.yaml_file import parse_yaml
 from dragoman.errors import ConversionError
 from dragoman.values import render_value
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from dragoman.conversion.files.marian_weights import is_marian_file
+from dragoman.conversion.files.yaml_file import read_token_ids, read_yaml
 from dragoman.conversion.from_marian import marian_language_tokens
 from dragoman.conversion.imported_model import ImportOptions
-from dragoman.conversion.marian_weights import is_marian_file
 from dragoman.conversion.source_checkpoint import UnsupportedSettingError, read_bytes
 from dragoman.conversion.subword_model import SubwordModel, read_subword_model
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
-from dragoman.conversion.yaml_file import read_token_ids, read_yaml
 from dragoman.errors import ConversionError, TextError
 from dragoman.files import format_names
 from dragoman.text.imported.segmentation import encode_model

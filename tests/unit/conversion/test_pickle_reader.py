@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from dragoman.conversion.files.pickle_objects import Opaque
+from dragoman.conversion.files.torch_file import TorchFile
 from dragoman.conversion.from_fairseq import as_dict
-from dragoman.conversion.pickle_objects import Opaque
-from dragoman.conversion.torch_file import TorchFile
 from dragoman.errors import ConversionError
 from hostile_files import (
     Call,

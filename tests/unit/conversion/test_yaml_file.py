@@ -12,7 +12,7 @@ from raising import raises
 
 pytest.importorskip("yaml", reason="an extra")
 
-from dragoman.conversion.yaml_file import read_yaml
+from dragoman.conversion.files.yaml_file import read_yaml
 
 
 def test_anchors_and_merges_are_read(tmp_path: Path) -> None:

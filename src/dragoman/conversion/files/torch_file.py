@@ -17,8 +17,14 @@ from typing import IO, Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.conversion.pickle_objects import ITEM_BYTES, BadPickleError, Storage, StoredTensor, UnsafePickleError
-from dragoman.conversion.pickle_reader import PickleReader
+from dragoman.conversion.files.pickle_objects import (
+    ITEM_BYTES,
+    BadPickleError,
+    Storage,
+    StoredTensor,
+    UnsafePickleError,
+)
+from dragoman.conversion.files.pickle_reader import PickleReader
 from dragoman.conversion.source_checkpoint import DamagedSourceError
 from dragoman.errors import ConversionError
 from dragoman.values import render_value

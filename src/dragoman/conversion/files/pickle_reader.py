@@ -12,7 +12,7 @@ import pickletools
 from collections.abc import Callable
 from typing import IO, Any, Final
 
-from dragoman.conversion.pickle_objects import (
+from dragoman.conversion.files.pickle_objects import (
     CALLS,
     MAX_SIZE,
     OPAQUE_NAMES,
