@@ -57,7 +57,7 @@ from dragoman.cluster.job import run_job
 from dragoman.cluster.plan import make_plan
 from dragoman.cluster.ray_data import ClusterOptions, cluster
 from dragoman.cluster.storage import OutputDirectory, find_inputs
-from dragoman.cluster.throughput import Throughput
+from dragoman.cluster.throughput import WorkerThroughput
 
 class Echo:
     settings, columns = {"task": "echo"}, {"translation": str}
@@ -67,7 +67,7 @@ class Echo:
 model, text, out, beam, workers = sys.argv[1:]
 plan = make_plan(find_inputs([text]), OutputDirectory(out), ("text",), Echo.settings)
 with cluster(ClusterOptions("local", int(workers), device="cpu")) as ray:
-    throughput = Throughput(plan.size, None)
+    throughput = WorkerThroughput(plan.size, None)
     run_job(plan, Echo(), ray, block_rows=4096, throughput=throughput)
 print(json.dumps(throughput.summary()))
 """

@@ -8,7 +8,10 @@ with code 2. Each class is also the built-in exception that fits it, so that `ex
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Final
+import signal
+import warnings
+from collections.abc import Callable
+from typing import ClassVar, Final, TextIO
 
 PACKAGE_EXTRAS: Final = dict.fromkeys(("torch", "safetensors", "tokenizers", "rich"), "train")
 
@@ -108,6 +111,35 @@ class ConversionError(DragomanError, ValueError):
 
 class DragomanWarning(UserWarning):
     """Something that works, but not as well as it could; the command line prints it as a note."""
+
+
+def warning_printer(note: Callable[[str], object], write: Callable[[str], object]) -> Callable[..., None]:
+    """A function for `warnings.showwarning`: `note` gets our own warnings, `write` others in Python's format."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, DragomanWarning):
+            note(str(message))
+        else:
+            write(warnings.formatwarning(message, category, filename, lineno, line))
+
+    return show
+
+
+def describe_exit(code: int) -> str:
+    """How a process ended, such as "it was killed by SIGKILL"."""
+    if code >= 0:
+        return f"it exited with code {code}"
+    try:
+        return f"it was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"it was killed by signal {-code}"
 
 
 def shortage(error: BaseException) -> str | None:

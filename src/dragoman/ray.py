@@ -22,7 +22,7 @@ from dragoman.cluster.ray_data import ClusterOptions, cluster, import_ray
 from dragoman.cluster.rows import BLOCK_ROWS
 from dragoman.cluster.storage import FOLDER, TEMPORARY, InputFile, OutputDirectory, find_inputs, is_url
 from dragoman.cluster.tasks import ModelSource, RowTask, ScoringTask, TranslationTask
-from dragoman.cluster.throughput import Throughput
+from dragoman.cluster.throughput import WorkerThroughput
 from dragoman.documents.files import DocumentFile
 from dragoman.documents.reports.report import Report
 from dragoman.errors import DataError, DragomanError, OutputError, SearchError
@@ -146,7 +146,7 @@ def translate_documents(
     files = [DocumentFile(one.source.absolute(), one.name) for one in documents]
     device = str(given.get("device", "auto"))
     with cluster(ClusterOptions(address, workers, threads, device)) as ray:
-        throughput = Throughput(len(files), show, "document")
+        throughput = WorkerThroughput(len(files), show, "document")
         source = ModelSource(source.model, {**source.options, "device": ray.device})
         paths = [str(Path(one).absolute()) for one in memory]
         task = DocumentTask(source, place, format, paths, retranslate, options)
@@ -174,7 +174,7 @@ def run_task(
     source, digests = absolute_model(model, loading, options.threads)
     place = output_directory(output)
     inputs = find_inputs([str(one) for one in ([files] if isinstance(files, str | Path) else files)])
-    check_separate(inputs, place)
+    check_outputs(inputs, place)
     settings = {"model": digests, "fields": list(fields), **make_task(source).settings}
     with ExitStack() as stack:
         if place.is_local:
@@ -188,7 +188,7 @@ def run_task(
         device = str(loading.get("device", "auto"))
         ray = stack.enter_context(cluster(ClusterOptions(options.address, options.workers, options.threads, device)))
         say(f"{plural(len(plan.todo), 'file')} with {plural(ray.workers, 'worker')} ({ray.device})")
-        throughput = Throughput(plan.size, show)
+        throughput = WorkerThroughput(plan.size, show)
         task = make_task(ModelSource(source.model, {**source.options, "device": ray.device}))
         report = run_job(plan, task, ray, block_rows=block, throughput=throughput, note=say)
         for line in throughput.summary():
@@ -219,7 +219,7 @@ def output_directory(output: str | Path) -> OutputDirectory:
     return OutputDirectory(str(place))
 
 
-def check_separate(inputs: Sequence[InputFile], output: OutputDirectory) -> None:
+def check_outputs(inputs: Sequence[InputFile], output: OutputDirectory) -> None:
     """Raise if an output would overwrite its input."""
     for file in inputs:
         if file.url in (f"{output.url.rstrip('/')}/{file.name}", output.place(file.name)):

@@ -15,7 +15,7 @@ from dragoman.engines.cuda import kernels_triton
 from dragoman.engines.cuda.engine import CudaEngine
 from dragoman.engines.cuda.kernels_torch import TorchKernels
 from dragoman.engines.cuda.kernels_triton import Tile, TritonKernels
-from dragoman.engines.cuda.rules import Rules
+from dragoman.engines.cuda.rules import BatchRules
 from dragoman.engines.cuda.state import GraphShape, ModelWeights, SearchState
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.constraints.batch import BatchAutomata, RequiredTensors
@@ -67,7 +67,7 @@ def test_select_with_prefixes_and_forbidden_tokens(beam: int, no_repeat: int) ->
     """A row that may write nothing else ends: with `no_repeat` 1, one row has written all other tokens."""
     w = ModelWeights(some_model().to(DEVICE))
     prefixes = [[5, 6], [], [7, 8, 9], [4]]
-    rules = Rules(prefixes, no_repeat, None, 99)
+    rules = BatchRules(prefixes, no_repeat, None, 99)
     states = []
     for _ in range(2):
         torch.manual_seed(beam)

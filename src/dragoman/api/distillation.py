@@ -112,8 +112,8 @@ def _on_ray(address: str, workers: int | None, reporter: Reporter) -> Callable[[
     """The function that translates the sources of a teacher on a cluster."""
 
     def translate(job: TeacherJob) -> None:
-        from dragoman.cluster.teacher import translate_on_ray
+        from dragoman.cluster.teacher import translate_sources_on_ray
 
-        translate_on_ray(job, address, workers, reporter.note)
+        translate_sources_on_ray(job, address, workers, reporter.note)
 
     return translate

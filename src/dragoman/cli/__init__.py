@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import click
 
 from dragoman import __version__
-from dragoman.errors import DataError, DragomanError, DragomanWarning, missing_extra, shortage
+from dragoman.errors import DataError, DragomanError, missing_extra, shortage, warning_printer
 from dragoman.values import suggest
 
 # the commands by purpose, each with its line in `dragoman --help`; a command is `command` in
@@ -112,21 +112,6 @@ def group() -> None:
     """Train, inspect and run your own translator."""
 
 
-def show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Print our own warnings as notes, and others in Python's format."""
-    if issubclass(category, DragomanWarning):
-        note(str(message))
-    else:
-        print_stderr(warnings.formatwarning(message, category, filename, lineno, line))
-
-
 def main(args: list[str] | None = None) -> None:
     """Run the command line; an expected error is a message and an exit code, never a traceback."""
     if sys.stderr is None:  # closed: reopen it, or the next opened file would get its descriptor
@@ -137,7 +122,7 @@ def main(args: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     given = sys.argv[1:] if args is None else args
     as_json = wants_json(given)
-    warnings.showwarning = show_warning
+    warnings.showwarning = warning_printer(note, print_stderr)
     try:
         group.main(args, prog_name="dragoman", standalone_mode=False)
     except click.exceptions.Exit as leave:

@@ -163,7 +163,9 @@ def translate_many(
     if ray_arguments is None:
         results = translate_documents(translator, documents, output, format=format_name, reporter=reporter, **options)
     else:
-        results = translate_on_ray(translator, documents, output, format=format_name, **ray_arguments, **options)
+        results = translate_documents_on_ray(
+            translator, documents, output, format=format_name, **ray_arguments, **options
+        )
     for document, result in results:
         if result is None:
             before += 1
@@ -181,7 +183,7 @@ def translate_many(
         )
 
 
-def translate_on_ray(
+def translate_documents_on_ray(
     translator: Translator, documents: Sequence[DocumentFile], output: Path, **options: Any
 ) -> Iterator[tuple[DocumentFile, Report | DragomanError | None]]:
     """Translate documents on a cluster, whose workers load the same model again."""

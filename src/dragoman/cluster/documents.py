@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.cluster.executor import Executor
 from dragoman.cluster.tasks import ModelSource
-from dragoman.cluster.throughput import Throughput
+from dragoman.cluster.throughput import WorkerThroughput
 from dragoman.documents.files import (
     DocumentFile,
     load_memory,
@@ -79,7 +79,7 @@ def load_document_worker(task: DocumentTask) -> Callable[[DocumentBlock], Docume
 
 
 def run_documents(
-    documents: Sequence[DocumentFile], task: DocumentTask, executor: Executor, throughput: Throughput
+    documents: Sequence[DocumentFile], task: DocumentTask, executor: Executor, throughput: WorkerThroughput
 ) -> Iterator[tuple[DocumentFile, Report | DragomanError | None]]:
     """Translate documents in any order; yield each with its report, its error, or None if it was done before."""
     record = read_record(task.output)

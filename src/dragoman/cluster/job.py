@@ -12,7 +12,7 @@ from dragoman.cluster.plan import FileJob, Plan
 from dragoman.cluster.rows import RowBlock
 from dragoman.cluster.storage import open_input
 from dragoman.cluster.tasks import RowTask
-from dragoman.cluster.throughput import Throughput
+from dragoman.cluster.throughput import WorkerThroughput
 from dragoman.errors import DataError, DragomanError
 from dragoman.values import plural
 
@@ -157,7 +157,7 @@ def run_job(
     executor: Executor,
     *,
     block_rows: int,
-    throughput: Throughput,
+    throughput: WorkerThroughput,
     note: Callable[[str], None] = lambda text: None,
 ) -> JobReport:
     """Work on the files of a plan; a file that cannot be read does not stop the others."""

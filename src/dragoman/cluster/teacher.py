@@ -8,7 +8,7 @@ from functools import partial
 
 from dragoman.cluster.executor import Executor
 from dragoman.cluster.ray_data import ClusterOptions, cluster
-from dragoman.cluster.throughput import Throughput
+from dragoman.cluster.throughput import WorkerThroughput
 from dragoman.distillation.teacher import TeacherJob, read_sources
 from dragoman.distillation.translations import TeacherChunk, read_chunks
 
@@ -33,19 +33,19 @@ def load_teacher(job: TeacherJob, device: str) -> Callable[[TeacherChunk], int]:
     return run
 
 
-def translate_on_ray(job: TeacherJob, address: str, workers: int | None, show: Callable[[str], None]) -> None:
+def translate_sources_on_ray(job: TeacherJob, address: str, workers: int | None, show: Callable[[str], None]) -> None:
     """Translate the chunks of a teacher on a Ray cluster."""
     missing = sum(len(chunk.pairs) for chunk in read_teacher_job(job))
     if not missing:
         return
     with cluster(ClusterOptions(address, workers, device=job.device)) as ray:
-        throughput = Throughput(missing, show)
+        throughput = WorkerThroughput(missing, show)
         run_teacher(job, ray, ray.device, throughput)
         for line in throughput.summary():
             show(line)
 
 
-def run_teacher(job: TeacherJob, executor: Executor, device: str, throughput: Throughput) -> None:
+def run_teacher(job: TeacherJob, executor: Executor, device: str, throughput: WorkerThroughput) -> None:
     """Translate all chunks; paths are made absolute, because workers have other working directories."""
     job = replace(
         job,

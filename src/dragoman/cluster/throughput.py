@@ -27,7 +27,7 @@ class WorkerRate:
         return self.rows / max(self.seconds, 1e-9)
 
 
-class Throughput:
+class WorkerThroughput:
     """Counts what workers finish; `show` receives a line of progress every few seconds."""
 
     def __init__(

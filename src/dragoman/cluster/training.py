@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, Final
 
 from dragoman.cluster.ray_data import import_ray, join_cluster
-from dragoman.errors import DragomanError, MissingExtraError
+from dragoman.errors import DragomanError, MissingExtraError, describe_exit
 from dragoman.parent_process import PARENT_VARIABLE
 from dragoman.training.distributed.heartbeat import EXIT_CODE
 
@@ -201,7 +201,7 @@ def run_rank(settings: Mapping[str, Any]) -> None:
             process = subprocess.Popen(command, env=own, cwd=directory, stdout=output, stderr=output)
         code = follow(process, scratch / STOP)
     if code < 0 or code == EXIT_CODE:
-        raise RankLostError(f"rank {rank} on {socket.gethostname()} ended with {describe_exit(code)}")
+        raise RankLostError(f"rank {rank} on {socket.gethostname()} ended: {describe_exit(code)}")
     if store is not None:  # rank 0 leaves last, so nobody needs the store any more
         (scratch / EXIT).write_text(str(code))
 
@@ -242,11 +242,6 @@ def follow(process: subprocess.Popen[bytes], stop: Path) -> int:
             if not asked and stop.exists() and (number := stop.read_text()):
                 asked = True
                 process.send_signal(int(number))
-
-
-def describe_exit(code: int) -> str:
-    """The exit code, or the signal that killed a process."""
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def describe_failure(message: str, failures: Mapping[int, BaseException]) -> str:

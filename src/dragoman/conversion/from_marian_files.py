@@ -76,7 +76,9 @@ def read_marian_model(path: Path, options: ImportOptions) -> ImportedModel:
     stored_file = read_marian_file(files.weights)
     where = f"{files.weights}, {SETTINGS}:"
     config = SourceSettings(parse_yaml(stored_file.settings, where, TOOLKIT), where)
-    config = SourceSettings({**config.values, "transformer-postprocess-emb": letters(config, "postprocess-emb")}, where)
+    config = SourceSettings(
+        {**config.values, "transformer-postprocess-emb": processing_letters(config, "postprocess-emb")}, where
+    )
     for name, (usual, what) in REQUIRED_SETTINGS.items():
         config.require(name, usual, what)
     order, recurrent = norm_order(config), is_recurrent(config)
@@ -127,7 +129,7 @@ def read_marian_model(path: Path, options: ImportOptions) -> ImportedModel:
     )
 
 
-def letters(config: SourceSettings, name: str) -> str:
+def processing_letters(config: SourceSettings, name: str) -> str:
     """The operations of a processing setting, a letter for each, without dropout."""
     value = config.values.get(f"transformer-{name}", "")
     if not isinstance(value, str):
@@ -138,7 +140,7 @@ def letters(config: SourceSettings, name: str) -> str:
 def norm_order(config: SourceSettings) -> str:
     """Whether the model is post-norm or pre-norm; other orders of adding and normalizing cannot be expressed."""
     names = ("preprocess", "postprocess", "postprocess-top")
-    found = tuple(letters(config, name) for name in names)
+    found = tuple(processing_letters(config, name) for name in names)
     if found not in NORM_ORDERS:
         values = (render_value(config.values.get(f"transformer-{name}")) for name in names)
         given = ", ".join(f"transformer-{name}={value}" for name, value in zip(names, values, strict=True))

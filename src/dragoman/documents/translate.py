@@ -107,11 +107,11 @@ def plan_blocks(
     if memory is not None:
         yield from SegmentTranslation(segments, split, align, memory).divide(BLOCK_CHARACTERS)
         return
-    for part in divide(segments, BLOCK_CHARACTERS):
+    for part in divide_segments(segments, BLOCK_CHARACTERS):
         yield SegmentTranslation(segments[part], split, align)
 
 
-def divide(segments: Sequence[Segment], size: int) -> Iterator[slice]:
+def divide_segments(segments: Sequence[Segment], size: int) -> Iterator[slice]:
     """Neighboring segments with about `size` characters."""
     start = total = 0
     for end, segment in enumerate(segments, 1):
@@ -139,7 +139,7 @@ class SegmentTranslation:
 
     def divide(self, size: int) -> Iterator[SegmentTranslation]:
         """The same in blocks of about `size` characters."""
-        for part in divide(self.segments, size):
+        for part in divide_segments(self.segments, size):
             block = object.__new__(SegmentTranslation)
             block._set(self.segments[part], self.jobs[part])
             yield block

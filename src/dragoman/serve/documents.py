@@ -15,7 +15,7 @@ from dragoman.documents.detect import ZIP, read_document
 from dragoman.documents.formats.office.archive import BAD_ZIP
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
-from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide, next_step
+from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.serve.errors import RequestError
@@ -53,13 +53,13 @@ class DocumentWork:
         texts = [segment.text for segment in segments if segment.translate]
         size = service.check_size(texts)
         check_reply(len(texts), size, settings.search, service.limits)
-        check_count(len(texts))
+        check_sentence_count(len(texts))
         segmenter = settings.model.segmenter
         split = partial(split_line, segmenter, max_sentence_characters(segmenter, texts))
         files = settings.model.memory
         memory = None if files is None else files.between(*document_languages(settings))
         work = SegmentTranslation(segments, split, align and settings.model.has_attention, memory)
-        check_count(len(work.units))
+        check_sentence_count(len(work.units))
         found = cls(service, settings, work, Meter(service.limits))
         seconds = total = 0.0
         for aligned in (False, True):
@@ -91,7 +91,7 @@ class DocumentWork:
         while (step := await offload(next_step, steps, found)) is not None:
             found = await self._translate_step(step, caller)
         results: list[SegmentResult] = []
-        for part in divide(self.segments.segments, ASSEMBLED_CHARACTERS):
+        for part in divide_segments(self.segments.segments, ASSEMBLED_CHARACTERS):
             results += await offload(self.segments.assemble, part)
         return Report(results)
 
@@ -145,7 +145,7 @@ def document_text(segments: Iterable[Segment]) -> str:
     return "\n".join(segment.text for segment in segments if segment.translate)
 
 
-def check_count(n: int) -> None:
+def check_sentence_count(n: int) -> None:
     """Reject a document with too many segments or sentences."""
     if n > MAX_SENTENCES:
         message = f"the document has {n:,} paragraphs or sentences; send at most {MAX_SENTENCES:,} at a time"

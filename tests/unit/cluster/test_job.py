@@ -16,7 +16,7 @@ from dragoman.cluster.plan import Plan, make_plan
 from dragoman.cluster.rows import Texts, Values
 from dragoman.cluster.storage import FOLDER, OutputDirectory, find_inputs
 from dragoman.cluster.tasks import Work
-from dragoman.cluster.throughput import Throughput
+from dragoman.cluster.throughput import WorkerThroughput
 from dragoman.errors import DataError, OutputError
 from in_process_executor import InProcessExecutor
 from raising import raises
@@ -58,7 +58,7 @@ def plan_of(folder: Path, settings: Mapping[str, Any] | None = None) -> Plan:
 
 def run(folder: Path, executor: InProcessExecutor, block: int = 5, plan: Plan | None = None) -> JobReport:
     plan = plan or plan_of(folder)
-    return run_job(plan, Shout(), executor, block_rows=block, throughput=Throughput(plan.size, None))
+    return run_job(plan, Shout(), executor, block_rows=block, throughput=WorkerThroughput(plan.size, None))
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(folder: Path) -> No
 
 def test_throughput_shows_each_worker_and_the_time_left() -> None:
     now, shown = [0.0], list[str]()
-    throughput = Throughput(1000, shown.append, now=lambda: now[0])
+    throughput = WorkerThroughput(1000, shown.append, now=lambda: now[0])
     throughput.count("node/1", 50, 0, 2.0)
     now[0] = 10.0
     throughput.count("node/2", 30, 250, 1.0)

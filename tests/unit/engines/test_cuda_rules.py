@@ -14,7 +14,7 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.engines.cuda.engine import CudaEngine
 from dragoman.engines.cuda.kernels_torch import TorchKernels
-from dragoman.engines.cuda.rules import Rules
+from dragoman.engines.cuda.rules import BatchRules
 from dragoman.engines.cuda.state import GraphShape, ModelWeights, SearchState, decode_step
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import ShapeError
@@ -151,7 +151,7 @@ def forbid_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_step_with_all_rules_asks_the_host_nothing(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a graph of a GPU needs, checked without one."""
     tables = [LETTERS.plan(["ab", ["c", "de"]], ["你", "b d"]), None, LETTERS.plan(["你好"])]
-    rules = Rules([[5, 6], [], [7]], 2, tables, 32)
+    rules = BatchRules([[5, 6], [], [7]], 2, tables, 32)
     recorded = (RecordedHead(0, None), RecordedHead(1, 2))
     weights, kernels = ModelWeights(some_model()), TorchKernels()
     state = SearchState(weights, GraphShape(4, beam, 32, 32, rules.shape, recorded), kernels.follow)

@@ -22,7 +22,7 @@ from dragoman.cli.input import (
 )
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
-from dragoman.cli.options.ray_options import RayArguments, output_folder, row_options
+from dragoman.cli.options.ray_options import RayArguments, row_options
 from dragoman.cli.options.sentence_options import check_pair_options
 from dragoman.cli.output import (
     LineReporter,
@@ -113,12 +113,14 @@ def command(
         keys = {"source_field": source_key, "target_field": target_key}
         rows = {name: key for name, key in keys.items() if key} | {"measure": show}
         options: dict[str, Any] = {"length_penalty": search.length_penalty, "batch": batch, "to": to}
-        score_rows(directory, files, output, on_ray, progress, engine | models, rows | options)
+        import dragoman.ray
+
+        on_ray.run(dragoman.ray.score, directory, files, output, progress, engine | models, rows | options)
         return
     plain = any(given is not None for given in (text, translation, source, target))
     if plain:
         check_pair_options(text, translation, source, target)
-    sides = [] if text is not None else input_files(files, source, target)
+    sides = [] if text is not None else pair_files(files, source, target)
     if text is not None and files:
         raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
     check_readable(sides, "for a pair of sentences, use --text and --translation")
@@ -159,23 +161,7 @@ def command(
         done()
 
 
-def score_rows(
-    model: Path,
-    files: Sequence[str],
-    output: str,
-    on_ray: RayArguments,
-    progress: bool | None,
-    loading: dict[str, Any],
-    options: dict[str, Any],
-) -> None:
-    """Score the rows of files on a Ray cluster."""
-    import dragoman.ray
-
-    arguments = on_ray.keywords(loading.pop("threads"), progress)
-    dragoman.ray.score(model, files, output_folder(output), loading=loading, **arguments, **options)
-
-
-def input_files(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:
+def pair_files(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:
     """The files to read: files of pairs, or the two sides."""
     if source is None:
         return [parse_path(file) for file in files or ("-",)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from dragoman.cli.input import check_readable, existing_files, parse_path, promp
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
-from dragoman.cli.options.ray_options import RayArguments, output_folder, row_options
+from dragoman.cli.options.ray_options import RayArguments, row_options
 from dragoman.cli.output import (
     LineReporter,
     flush_before_waiting,
@@ -142,7 +142,7 @@ def command(
 
     directory = find_model(model)  # before the files: if model and file are swapped, the error names the model
     on_ray = RayArguments.take(settings)
-    sources = input_files(model, files, texts) if on_ray is None else on_ray.find_documents(files, format_name)
+    sources = text_files(model, files, texts) if on_ray is None else on_ray.find_documents(files, format_name)
     sentences = [line for text in texts for line in decode_argument("--text", text).split("\n")]
     documents = format_name != "text" and are_documents(sources, format_name)
     tree_files = existing_files(trees)
@@ -174,11 +174,13 @@ def command(
         reject_unused(ROW_OPTIONS, "--ray writes a row for each row of FILES")
         options |= {"prefix": prefix, "scores": scores, "alignments": alignments, **constraints.take([])[1]}
         loading = {**engine, "language": language, **models}
-        translate_rows(directory, files, output, on_ray, progress, loading, options)
+        import dragoman.ray
+
+        on_ray.run(dragoman.ray.translate, directory, files, output, progress, loading, options)
         return
     aligner = read_trees(tree_files)
     options |= {"prefix": prefix, "alignment": alignments, "trees": aligner}
-    engine_note = load_engine(translator, constraints, options)
+    engine_note = check_options(translator, constraints, options)
     report = LineReporter(should_report(progress, place), place)
     if report.live:
         note(engine_note)
@@ -188,24 +190,7 @@ def command(
     translate_lines(translator, blocks, place, constraints, options, show, report)
 
 
-def translate_rows(
-    model: Path,
-    files: Sequence[str],
-    output: str,
-    on_ray: RayArguments,
-    progress: bool | None,
-    loading: dict[str, Any],
-    options: dict[str, Any],
-) -> None:
-    """Translate the rows of files on a Ray cluster."""
-    import dragoman.ray
-
-    threads = loading.pop("threads")
-    arguments = on_ray.keywords(threads, progress)
-    dragoman.ray.translate(model, files, output_folder(output), loading=loading, **arguments, **options)
-
-
-def input_files(model: str, files: tuple[str, ...], texts: tuple[str, ...]) -> list[Path | None]:
+def text_files(model: str, files: tuple[str, ...], texts: tuple[str, ...]) -> list[Path | None]:
     """The files to read, None for standard input; empty if --text is given instead."""
     if texts:
         if files:
@@ -244,7 +229,7 @@ def make_search(nbest: int, beam: int | None, sampling: Sampling | None, setting
     )
 
 
-def load_engine(translator: Translator, constraints: LineConstraints, options: dict[str, Any]) -> str:
+def check_options(translator: Translator, constraints: LineConstraints, options: dict[str, Any]) -> str:
     """Check the options and load the engine before a line is read; a description of the engine."""
     search, prefix, aligner, to = (options[name] for name in ("search", "prefix", "trees", "to"))
     translator.parse_trees(aligner)

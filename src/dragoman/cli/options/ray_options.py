@@ -75,6 +75,20 @@ class RayArguments:
         show = None if progress is False else note
         return {"address": self.address, "threads": threads or 1, "show": show, **chosen}
 
+    def run(
+        self,
+        function: Callable[..., object],
+        model: Path,
+        files: Sequence[str],
+        output: str,
+        progress: bool | None,
+        loading: dict[str, Any],
+        options: dict[str, Any],
+    ) -> None:
+        """Call `translate` or `score` of `dragoman.ray` for the rows of files."""
+        arguments = self.keywords(loading.pop("threads"), progress)
+        function(model, files, output_folder(output), loading=loading, **arguments, **options)
+
     def find_documents(self, files: Sequence[str], format_name: str | None) -> list[Path | None]:
         """The files and folders to translate as documents; empty if these are files of rows."""
         from dragoman.cluster.storage import is_rows

@@ -21,7 +21,7 @@ from dragoman.engines.base import check_batch, check_supported
 from dragoman.engines.cuda import graphs
 from dragoman.engines.cuda.graphs import DecoderGraph, EncoderGraph, Integers, Recorder, collect_hypotheses
 from dragoman.engines.cuda.kernels_torch import TorchKernels
-from dragoman.engines.cuda.rules import Rules
+from dragoman.engines.cuda.rules import BatchRules
 from dragoman.engines.cuda.state import GraphShape, ModelWeights
 from dragoman.engines.specs import CUDA, cuda_unavailable
 from dragoman.errors import SearchError, ShapeError
@@ -109,7 +109,7 @@ class CudaEngine:
                 n = self._room(lengths[start:], limits[start:], search.beam, tuple(record))
                 part = slice(start, start + n)
                 shape = shape_of(lengths[part], limits[part], search.beam, tuple(record))
-                rules = Rules(
+                rules = BatchRules(
                     None if prefixes is None else prefixes[part],
                     search.no_repeat,
                     None if constraints is None else constraints[part],

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dragoman.engines.cuda.kernels_torch import TorchKernels
-from dragoman.engines.cuda.rules import Rules
+from dragoman.engines.cuda.rules import BatchRules
 from dragoman.engines.cuda.state import GraphShape, ModelWeights, SearchState, SearchTensors, decode_step, encode
 from dragoman.search.types import Hypothesis, Ids, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
@@ -92,7 +92,7 @@ class DecoderGraph:
             decode_step(self.weights, self.state, self.kernels)
         self.host_done.copy_(self.state.done, non_blocking=True)
 
-    def begin(self, source: Tensor, lengths: Integers, limits: Integers, search: Search, rules: Rules) -> None:
+    def begin(self, source: Tensor, lengths: Integers, limits: Integers, search: Search, rules: BatchRules) -> None:
         """Start a new search; rows beyond the sources are done from the start."""
         s, staging, n = self.state, self.staging, len(lengths)
         staging.integers.zero_()

@@ -1,7 +1,7 @@
 """Forced prefixes, `no_repeat` and lexical constraints in tensors of fixed shapes, so that graphs can obey them.
 
-`Rules` is what a batch asks for, and `RuleShape` the sizes of the tensors that hold it: batches of similar sizes use
-the same graph.
+`BatchRules` is what a batch asks for, and `RuleShape` the sizes of the tensors that hold it: batches of similar sizes
+use the same graph.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RuleShape:
 NO_RULES = RuleShape()
 
 
-class Rules:
+class BatchRules:
     """The rules of a batch, on the host."""
 
     def __init__(self, prefixes: Ids | None, no_repeat: int, constraints: BatchConstraints | None, steps: int) -> None:

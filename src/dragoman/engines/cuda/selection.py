@@ -22,7 +22,7 @@ class Likeliest(NamedTuple):
     total: Tensor  # [R, 1]
 
 
-class Choice(NamedTuple):
+class NextHypotheses(NamedTuple):
     """The hypotheses of the next step `[B, W]`; the score of a finished one, which keeps a slot, is infinite."""
 
     scores: Tensor
@@ -73,7 +73,7 @@ def select_step(s: SearchState, found: Likeliest, logits: Tensor) -> None:
     write_step(s, choice)
 
 
-def choose_likeliest(s: SearchState, found: Likeliest) -> Choice:
+def choose_likeliest(s: SearchState, found: Likeliest) -> NextHypotheses:
     """The likeliest; finished hypotheses are candidates that always win, and so keep their slot."""
     sentences, beam = s.shape.sentences, s.shape.beam
     held = s.finished.bool()
@@ -82,10 +82,10 @@ def choose_likeliest(s: SearchState, found: Likeliest) -> Choice:
     always = torch.where(first, torch.inf, -torch.inf)
     candidates = torch.where(held[:, :, None], always, s.score[:, :, None] + gain)
     best, chosen = candidates.flatten(1).topk(beam)
-    return Choice(best, found.tokens.view(sentences, -1).gather(1, chosen), chosen // gain.shape[2])
+    return NextHypotheses(best, found.tokens.view(sentences, -1).gather(1, chosen), chosen // gain.shape[2])
 
 
-def choose_constrained(s: SearchState, required: FixedAllocator, found: Likeliest, logits: Tensor) -> Choice:
+def choose_constrained(s: SearchState, required: FixedAllocator, found: Likeliest, logits: Tensor) -> NextHypotheses:
     """Those that get required phrases written (`BeamAllocator`), behind the finished hypotheses."""
     sentences, beam = s.shape.sentences, s.shape.beam
     held, forced = s.finished.bool(), s.forced()
@@ -113,14 +113,14 @@ def choose_constrained(s: SearchState, required: FixedAllocator, found: Likelies
     slot = torch.arange(beam, device=logits.device)
     old, new = slot < kept, (slot - kept).clamp(min=0)
     finished = held.int().argsort(dim=1, descending=True, stable=True)
-    return Choice(
+    return NextHypotheses(
         scores.gather(1, new).masked_fill(old, torch.inf),
         tokens.gather(1, new),
         torch.where(old, finished, parents.gather(1, new)),
     )
 
 
-def write_step(s: SearchState, choice: Choice) -> None:
+def write_step(s: SearchState, choice: NextHypotheses) -> None:
     """Write the chosen hypotheses of the sentences that are not done, and decide which are."""
     beam, (best, token, parent) = s.shape.beam, choice
     at = s.position[:, None].long()

@@ -16,7 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.engines.cuda.rules import NO_RULES, FixedAllocator, FixedAvoided, Follow, Rules, RuleShape, follow_tokens
+from dragoman.engines.cuda.rules import (
+    NO_RULES,
+    BatchRules,
+    FixedAllocator,
+    FixedAvoided,
+    Follow,
+    RuleShape,
+    follow_tokens,
+)
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.nn import LayerNorm, LearnedPositions, MultiHeadSelfAttention, SinusoidalPositions, sinusoid
 from dragoman.search.types import RecordedHead
@@ -218,7 +226,7 @@ class SearchState(SearchTensors):
         # The attention of each row at each position; a sentence that is done writes behind the last one.
         self.maps = torch.zeros(recorded, steps + 1, rows, shape.source if recorded else 0, device=weights.device)
 
-    def begin_rules(self, rules: Rules) -> None:
+    def begin_rules(self, rules: BatchRules) -> None:
         """Load the rules of a batch."""
         if self.prefixes is not None:
             forced = torch.full(self.prefixes.shape, PAD, dtype=torch.int32)

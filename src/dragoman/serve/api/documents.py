@@ -142,10 +142,12 @@ def document_router(service: Service) -> APIRouter:
         work = await offload(DocumentWork.plan, service, document.segments, settings, query.report == "review")
         result = translated_name(name, settings)
         if query.progress:
-            reply = json_reply(work, document, result, caller(request), query.report)
+            reply = document_reply(work, document, result, caller(request), query.report)
             return StreamingResponse(progress_lines(work, reply), media_type=LINES, headers={"X-Accel-Buffering": "no"})
         if query.report != "header":
-            return Response(await json_reply(work, document, result, caller(request), query.report), media_type=JSON)
+            return Response(
+                await document_reply(work, document, result, caller(request), query.report), media_type=JSON
+            )
         report = await work.translate(caller(request))
         counts = {"segments": len(report.results), "translated": report.translated}
         counts["review"] = sum(one.needs_review for one in report.results)
@@ -175,7 +177,7 @@ def write_document(document: Document, report: Report) -> bytes:
     return document.write([result.target for result in report.results])
 
 
-async def json_reply(work: DocumentWork, document: Document, name: str, waiting: Caller, kind: str) -> bytes:
+async def document_reply(work: DocumentWork, document: Document, name: str, waiting: Caller, kind: str) -> bytes:
     """Translate a document; the reply as JSON."""
     report = await work.translate(waiting)
 

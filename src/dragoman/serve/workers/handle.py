@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 import time
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 from starlette.types import Scope
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, describe_exit
 from dragoman.serve.file_store import FileStore
 from dragoman.serve.models.served_model import ModelSummary
 from dragoman.serve.workers.channel import Channel, Frame
@@ -187,13 +186,3 @@ def worker_command() -> list[str]:
     """The command of a worker; it imports from the current directory only if this process does."""
     here = {"", os.getcwd()} & set(sys.path)  # noqa: PTH109  # compared with entries of sys.path
     return [sys.executable, *([] if here else ["-P"]), "-m", MODULE]
-
-
-def describe_exit(code: int) -> str:
-    """How a process ended, such as "it was killed by SIGKILL"."""
-    if code >= 0:
-        return f"it exited with code {code}"
-    try:
-        return f"it was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"it was killed by signal {-code}"

@@ -110,7 +110,7 @@ class WorkerPool:
         return worker
 
     async def prepare_spare(self) -> None:
-        """Start a spare process if there is none: not before all workers run, so that it does not slow them down."""
+        """Keep a spare process ready; started once all workers run, so that it does not slow them down."""
         if self.spare is None and not self.closing.is_set():
             with suppress(OSError):  # the next worker is then started from scratch
                 self.spare = await self.spawn()

@@ -15,10 +15,10 @@ import traceback
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import Final, TextIO
+from typing import Final
 
 from dragoman.engines.native import default_threads
-from dragoman.errors import DragomanError, DragomanWarning, shortage
+from dragoman.errors import DragomanError, shortage, warning_printer
 from dragoman.serve.app import create_api
 from dragoman.serve.file_store import FileStore
 from dragoman.serve.http.access import Access
@@ -32,7 +32,7 @@ from dragoman.serve.workers.exchange import RequestRunner
 IGNORED_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Worker:
+class WorkerEnd:
     """The worker's end of the channel."""
 
     def __init__(self, channel: Channel) -> None:
@@ -97,26 +97,11 @@ class Worker:
         """Have the main process print a note; may be called from any thread."""
         self.loop.call_soon_threadsafe(partial(self.channel.send, "note", text=text))
 
-    def show_warning(
-        self,
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        """Have the main process print our own warnings; print others here."""
-        if issubclass(category, DragomanWarning):
-            self.note(str(message))
-        else:
-            sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
-
 
 async def serve_channel(end: socket.socket) -> None:
     """Run a worker on its end of the channel."""
-    worker = Worker(await Channel.open(end))
-    warnings.showwarning = worker.show_warning
+    worker = WorkerEnd(await Channel.open(end))
+    warnings.showwarning = warning_printer(worker.note, sys.stderr.write)
     await worker.run()
 
 

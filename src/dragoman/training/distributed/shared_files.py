@@ -59,14 +59,14 @@ def check_same(path: Path, digest: Callable[[], str], ranks: Ranks) -> None:
 def find_problem(digest: Callable[[], str], expected: str) -> str:
     """Why this rank does not see what rank 0 sees, after waiting for the file system; empty if it does."""
     until = time.monotonic() + seconds_from("DRAGOMAN_SHARED_TIMEOUT", VISIBLE_SECONDS)
-    while problem := compare(digest, expected):
+    while problem := describe_difference(digest, expected):
         if time.monotonic() > until:
             break
         time.sleep(POLL_SECONDS)
     return problem
 
 
-def compare(digest: Callable[[], str], expected: str) -> str:
+def describe_difference(digest: Callable[[], str], expected: str) -> str:
     """Why this rank does not see what rank 0 sees now; empty if it does."""
     try:
         return "" if digest() == expected else "it differs from that of rank 0"

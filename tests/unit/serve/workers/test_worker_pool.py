@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import SearchError
+from dragoman.errors import SearchError, describe_exit
 from dragoman.serve.options import ServerOptions
 from dragoman.serve.workers import handle, pool
-from dragoman.serve.workers.handle import WorkerError, describe_exit
+from dragoman.serve.workers.handle import WorkerError
 from dragoman.serve.workers.pool import WorkerPool
 from dragoman.serve.workers.server import check_platform
 from raising import raises

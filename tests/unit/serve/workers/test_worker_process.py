@@ -13,7 +13,7 @@ from dragoman.serve.limits import Limits
 from dragoman.serve.options import ServerOptions
 from dragoman.serve.workers.channel import Channel, Frame
 from dragoman.serve.workers.exchange import request_fields
-from dragoman.serve.workers.process import Worker
+from dragoman.serve.workers.process import WorkerEnd
 from dragoman.translation.translator import Translator
 
 SCOPE: dict[str, Any] = {
@@ -48,7 +48,7 @@ def test_a_worker_loads_translates_stores_files_and_reloads(directory: Path, tmp
 
     async def run() -> None:
         own, other = socket.socketpair()
-        channel, worker = await Channel.open(own), Worker(await Channel.open(other))
+        channel, worker = await Channel.open(own), WorkerEnd(await Channel.open(other))
         running = asyncio.ensure_future(worker.run())
         channel.send("start", options=options.to_json(), workers=2, tokens=["secret"])
         ready = await receive(channel)
@@ -97,7 +97,7 @@ def test_a_worker_reports_why_it_cannot_start(tmp_path: Path) -> None:
 
     async def run() -> Frame:
         own, other = socket.socketpair()
-        channel, worker = await Channel.open(own), Worker(await Channel.open(other))
+        channel, worker = await Channel.open(own), WorkerEnd(await Channel.open(other))
         running = asyncio.ensure_future(worker.run())
         channel.send("start", options=options.to_json(), workers=1, tokens=[])
         frame = await receive(channel)
