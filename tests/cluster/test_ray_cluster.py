@@ -25,7 +25,7 @@ from dragoman.cluster.job import run_job
 from dragoman.cluster.plan import make_plan
 from dragoman.cluster.ray_data import ClusterOptions, cluster, connect, import_ray
 from dragoman.cluster.storage import OutputDirectory, find_inputs
-from dragoman.cluster.teacher import translate_on_ray
+from dragoman.cluster.teacher import translate_sources_on_ray
 from dragoman.demo.corpus import pairs
 from dragoman.distillation.teacher import TeacherJob, TeacherSettings, read_sources, translate_sources
 from dragoman.documents.files import find_documents, translate_documents
@@ -145,7 +145,7 @@ def test_a_block_or_a_model_that_no_worker_can_use_ends_the_job(tmp_path: Path, 
     (tmp_path / "a.txt").write_text("one\ntwo\npoison\nfour\n")
     plan = make_plan(find_inputs([str(tmp_path / "a.txt")]), OutputDirectory(str(tmp_path / "out")), ("text",), {})
     with cluster(ClusterOptions(workers=1)) as found, raises(DragomanError, code):
-        run_job(plan, PoisonTask(missing), found, block_rows=1, throughput=speed.Throughput(plan.size, None))
+        run_job(plan, PoisonTask(missing), found, block_rows=1, throughput=speed.WorkerThroughput(plan.size, None))
 
 
 def test_scores_are_those_of_the_translator(tmp_path: Path) -> None:
@@ -190,19 +190,19 @@ def test_the_teachers_chunks_are_those_of_a_local_run(tmp_path: Path, monkeypatc
     some = [*pairs(2500, split="train")]  # two chunks
     source.write_text("".join(f"{one}\n" for one, _ in some))
     target.write_text("".join(f"{other}\n" for _, other in some))
-    settings = TeacherSettings.of([MODEL], [source], [target], beam=2, n_best=2, alignment=False, reverse=None)
+    settings = TeacherSettings.of([MODEL], [source], [target], beam=2, n_best=2, alignment=False)
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
     job = TeacherJob([MODEL], settings, [source], [target], there, "cpu")
     shown: list[str] = []
-    translate_on_ray(job, "local", 2, shown.append)
+    translate_sources_on_ray(job, "local", 2, shown.append)
     assert shown
     sources = read_sources([source], [target])
     stored = translate_sources(here, Translator.load(MODEL), settings, sources, 2500, SilentReporter())
     assert stored.chunks == 2
     assert files_of(here) == files_of(there)
-    translate_on_ray(job, "local", 2, lambda text: pytest.fail("it was translated again"))
+    translate_sources_on_ray(job, "local", 2, lambda text: pytest.fail("it was translated again"))
 
 
 @pytest.mark.parametrize("form", ["plain", "compressed"])

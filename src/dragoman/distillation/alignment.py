@@ -6,22 +6,27 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.distillation.bidirectional_alignment import BidirectionalAligner
-from dragoman.distillation.translations import StoredTranslations, TeacherLine
-from dragoman.files import sha256, write_atomically
+from dragoman.distillation.translations import CHUNK_LINES, StoredTranslations, TeacherLine
+from dragoman.files import MANIFEST, sha256, write_atomically
 from dragoman.progress import Reporter
 from dragoman.translation.translator import Translator
 
 SAMPLED_CHUNKS: Final = 8  # from which sentence pairs are taken to choose alignment heads
+ALIGNED_LINES: Final = 400_000  # enough to teach one head; of more lines, evenly spaced chunks are aligned
 
 
 def align_translations(
     stored: StoredTranslations, forward: Path, reverse: Path, device: str, reporter: Reporter
 ) -> None:
     """Write the alignments on which both models agree, for the chunks that have none."""
-    marks = [sha256(stored.chunk_path(number)) for number in range(stored.chunks)]
-    missing = [number for number in range(stored.chunks) if not is_aligned(stored, number, marks[number])]
-    reporter.start_stage("align", stored.chunks, "chunks")
-    reporter.advance(stored.chunks - len(missing))
+    models_mark = " ".join(sha256(model / MANIFEST) for model in (forward, reverse))
+    marks = {
+        number: f"{sha256(stored.chunk_path(number))} {models_mark}"
+        for number in range(0, stored.chunks, max(1, stored.chunks * CHUNK_LINES // ALIGNED_LINES))
+    }
+    missing = [number for number, mark in marks.items() if not is_aligned(stored, number, mark)]
+    reporter.start_stage("align", len(marks), "chunks")
+    reporter.advance(len(marks) - len(missing))
     if not missing:
         return
     models = [load_reference(model, device) for model in (forward, reverse)]

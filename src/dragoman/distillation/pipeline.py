@@ -85,7 +85,8 @@ class DistillationPlan:
             )
         reverse = None if self.reverse is None else self._find_reverse(info)
         files = (self.sources, self.references)
-        settings = TeacherSettings.of(models, *files, self.beam, self.n_best, self.alignment, reverse)
+        in_search = self.alignment and reverse is None
+        settings = TeacherSettings.of(models, *files, self.beam, self.n_best, in_search)
         with exclusive_lock(self.out / TRAINING / "distillation.lock", f"distilling into {self.out}"):
             settings.confirm(self.folder)
             if self.translate_elsewhere is not None:

@@ -18,7 +18,7 @@ Size = Literal["auto", "tiny", "small", "base"]
 LAYERS: Final = ("model.norm_order=pre", "model.dropout=0.1", "model.encoder_layers=6", "model.decoder_layers=2")
 STUDENTS: Final = {
     "tiny": (*LAYERS, "model.d_model=128", "model.n_heads=4", "model.d_ff=512", "text.vocabulary_size=8000"),
-    "small": (*LAYERS, "model.d_model=256", "model.n_heads=4", "model.d_ff=1024", "text.vocabulary_size=16000"),
+    "small": (*LAYERS, "model.d_model=256", "model.n_heads=4", "model.d_ff=1536", "text.vocabulary_size=10000"),
     "base": (*LAYERS, "model.d_model=512", "model.n_heads=8", "model.d_ff=2048", "text.vocabulary_size=32000"),
 }
 SMALL_PAIRS: Final = 60_000  # from here on "auto" is small, at most 12 MB in int8

@@ -34,8 +34,7 @@ class TeacherSettings:
     references: Sequence[str]
     beam: int
     n_best: int
-    alignment: bool
-    reverse: str | None = None
+    alignment: bool  # of the search; with a reverse model, words are aligned later
 
     @classmethod
     def of(
@@ -46,18 +45,16 @@ class TeacherSettings:
         beam: int,
         n_best: int,
         alignment: bool,
-        reverse: Path | None,
     ) -> TeacherSettings:
         """The settings of some models and files."""
         manifests = [model / MANIFEST for model in models]
         digests = [[sha256(path) for path in paths] for paths in (manifests, sources, references)]
-        other = None if reverse is None else sha256(reverse / MANIFEST)
-        return cls(digests[0], digests[1], digests[2], beam, n_best, alignment, other)
+        return cls(digests[0], digests[1], digests[2], beam, n_best, alignment)
 
     @property
     def search(self) -> dict[str, Any]:
-        """The arguments of `Translator.stream`; with a reverse model, words are aligned later."""
-        return {"beam": self.beam, "n_best": self.n_best, "alignment": self.alignment and self.reverse is None}
+        """The arguments of `Translator.stream`."""
+        return {"beam": self.beam, "n_best": self.n_best, "alignment": self.alignment}
 
     def confirm(self, folder: Path) -> None:
         """Record the settings, or raise TrainingError if the folder was started with others."""
