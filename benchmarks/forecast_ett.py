@@ -6,7 +6,8 @@
 DATA_FOLDER holds ETTh1.csv and ETTh2.csv, packed or not. Splits of 8640, 2880 and 2880 hours, standardized by the
 training part, all seven variables, all test windows, MSE and MAE of standardized values. Finished rows are kept in
 OUT/rows; the same command continues until all are there, and then exits with 0 (3 while some are missing). Writes
-OUT/forecast_ett.json and OUT/forecast_ett.md.
+OUT/forecast_ett.json and OUT/forecast_ett.md. Rows that benchmarks/results/forecast_ett.json has are not trained again,
+unless --anew is given.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ SIZES = (
     *("train.learning_rate=0.0005", "train.steps=1000", "train.warmup_steps=100", "train.evaluate_every=50"),
     *("train.save_every=50", "train.log_every=50", "train.average=3", "train.keep=5"),
 )
-VALUES = ("forecast.patch=1", "forecast.stride=1", "forecast.valid_windows=128")
+# Without patches, validation writes hundreds of values one by one, so it is rare.
+RARE = ("train.evaluate_every=250", "train.save_every=250")
+VALUES = ("forecast.patch=1", "forecast.stride=1", "forecast.valid_windows=128", *RARE)
 PATCHES = ("forecast.patch=16", "forecast.stride=8", "forecast.valid_windows=512")
 # The defaults of forecasting are modern; the earlier rows must name what they replace.
 PLAIN = ("model.norm=layer", "model.activation=relu", "model.positions=sinusoidal", "model.attention_bias=false")
@@ -46,6 +49,7 @@ MODELS = {
     "+ batch norm, GELU, learned positions": ("forecast.mode=direct", *PATCHES, *SLOW, *MODERN),
 }
 BASELINES = ("seasonal naive", "linear")
+MEASURED = Path(__file__).parent / "results" / "forecast_ett.json"
 PUBLISHED = {  # mean MSE over the horizons, of ETTh1 and ETTh2, as their papers give them
     "DLinear (Zeng et al., 2023), look-back 336": (0.423, 0.431),
     "PatchTST/64 (Nie et al., 2023), look-back 512": (0.413, 0.331),
@@ -128,6 +132,14 @@ def write(path: Path, text: str) -> None:
     path.with_suffix(".new").rename(path)
 
 
+def restore_rows(out: Path) -> None:
+    """Copy the rows that were measured before to OUT/rows."""
+    if MEASURED.exists():
+        for table in json.loads(MEASURED.read_text())["rows"]:
+            row = Row(*(table[key] for key in ("model", "data", "look_back", "horizon")))
+            write(out / "rows" / f"{row.name}.json", json.dumps(table, indent=1) + "\n")
+
+
 def write_tables(out: Path) -> int:
     """Write the JSON and the Markdown of all finished rows; return how many are missing."""
     done = [json.loads(path.read_text()) for path in sorted((out / "rows").glob("*.json"))]
@@ -172,7 +184,10 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="changes", help="a change of every recipe")
     parser.add_argument("--device", default=None)
     parser.add_argument("--table", action="store_true", help="only write the tables of what is there")
+    parser.add_argument("--anew", action="store_true", help="also train the rows that the results have")
     options = parser.parse_args()
+    if not options.anew:
+        restore_rows(options.out)
     began, names = time.perf_counter(), list(MODELS)
     wanted = [
         row
