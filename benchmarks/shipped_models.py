@@ -1,14 +1,15 @@
 """Make the models that ship with Dragoman: a teacher for each direction, and a student of it.
 
-    python benchmarks/shipped_models.py DATA --out RUNS teacher distill measure [--pair en-de] [--dry-run]
+    python benchmarks/shipped_models.py DATA --out RUNS teacher aligner distill measure --pair en-de [--dry-run]
 
 DATA holds europarl_en-de, tatoeba_en-de and wmt_en-de, as folders of text files, packed or not (train.en.xz,
 newstest2013.de). Where there are other Tatoeba folders (tatoeba_en-fr), the student learns from their English too.
 Stages run in the order in which they are given, and each resumes where it stopped:
 
-    teacher   a base model on Europarl, Tatoeba and newstest2008-2012 (12,000 steps, 6 minutes on one H200)
-    distill   the student: 6 encoder and 2 decoder layers, d_model 256, trained on the translations of the teacher;
-              the teacher of the other direction must be there, because words are aligned by both
+    teacher   a base model on Europarl, Tatoeba and newstest2008-2012 (24,000 steps, 10 minutes on one H200)
+    aligner   a base model of the opposite direction, trained briefly (5,000 steps), because words are aligned by the
+              agreement of both directions; not needed if RUNS has the teacher of the opposite direction
+    distill   the student: 6 encoder and 2 decoder layers, d_model 256, trained on the translations of the teacher
     measure   BLEU and chrF of all of them on newstest2013, newstest2014, Tatoeba and Europarl
 
 Models are chosen by newstest2013 alone. No sentence of a test set is a source of the student.
@@ -36,8 +37,8 @@ TESTS = {
     "europarl": "europarl_en-de/test",
 }
 HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
-STAGES = ("teacher", "distill", "measure")
-TEACHER_STEPS, STUDENT_STEPS = 16_000, 24_000
+STAGES = ("teacher", "aligner", "distill", "measure")
+TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 24_000, 5_000, 30_000
 SOURCE_WORDS = 80  # longer lines are not distilled
 EUROPARL_SHARE = 0.5  # of Europarl is distilled, so that all sources take five minutes of one H200
 
@@ -45,9 +46,15 @@ EUROPARL_SHARE = 0.5  # of Europarl is distilled, so that all sources take five 
 class Maker:
     """The commands of one direction."""
 
-    def __init__(self, data: Path, out: Path, pair: str, *, student_steps: int, dry_run: bool) -> None:
-        self.data, self.out, self.student_steps, self.dry_run = data, out / pair, student_steps, dry_run
+    def __init__(self, data: Path, out: Path, pair: str, *, steps: dict[str, int], dry_run: bool) -> None:
+        self.data, self.out, self.steps, self.dry_run = data, out / pair, steps, dry_run
         self.source, self.target = pair.split("-")
+
+    @property
+    def opposite(self) -> Maker:
+        """The maker of the opposite direction."""
+        pair = f"{self.target}-{self.source}"
+        return Maker(self.data, self.out.parent, pair, steps=self.steps, dry_run=self.dry_run)
 
     def file(self, name: str, language: str) -> Path:
         """One side of a corpus, packed or not."""
@@ -88,12 +95,21 @@ class Maker:
         times[stage] = round(times.get(stage, 0.0) + time.monotonic() - begun, 1)
         path.write_text(json.dumps(times, indent=1) + "\n")
 
+    def train(self, name: str) -> None:
+        """Train a base model."""
+        news = {f"wmt_en-de/{test}": 3.0 for test in NEWS}
+        corpora = self.corpora({"europarl_en-de/train": 1.0, "tatoeba_en-de/train": 1.0} | news)
+        changes = set_options("model.preset=base", *schedule(self.steps[name]))
+        self.run(name, "train", *corpora, *self.valid, *changes, "--out", str(self.out / name))
+
     def teacher(self) -> None:
         """Train the teacher."""
-        news = {f"wmt_en-de/{name}": 3.0 for name in NEWS}
-        corpora = self.corpora({"europarl_en-de/train": 1.0, "tatoeba_en-de/train": 1.0} | news)
-        changes = set_options("model.preset=base", *schedule(TEACHER_STEPS))
-        self.run("teacher", "train", *corpora, *self.valid, *changes, "--out", str(self.out / "teacher"))
+        self.train("teacher")
+
+    def aligner(self) -> None:
+        """Train the model of the opposite direction for word alignments, unless there is one."""
+        if not (self.opposite.out / "teacher" / "manifest.json").exists():
+            self.opposite.train("aligner")
 
     def source_lines(self) -> Iterator[str]:
         """The sentences that the teacher translates for the student: each once, none of a test set."""
@@ -122,9 +138,10 @@ class Maker:
 
     def distill(self) -> None:
         """Train the student. It has much data and little capacity, so it needs no dropout."""
-        reverse = self.out.parent / f"{self.target}-{self.source}" / "teacher"
+        found = [self.opposite.out / name for name in ("teacher", "aligner")]
+        reverse = next((model for model in found if (model / "manifest.json").exists()), found[0])
         models = (str(self.out / "teacher"), "--reverse", str(reverse))
-        changes = set_options("model.dropout=0.0", *schedule(self.student_steps))
+        changes = set_options("model.dropout=0.0", *schedule(self.steps["student"]))
         options = ("--size", "small", "--alignment-weight", "0.1", *changes, "--out", str(self.out / "student"))
         self.run("distill", "distill", *models, "--source", str(self.sources()), *self.valid, *options)
 
@@ -166,11 +183,15 @@ def main() -> None:
     parser.add_argument("stages", nargs="+", choices=STAGES, metavar="STAGE")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pair", choices=("en-de", "de-en"), action="append", help="both by default")
-    parser.add_argument("--student-steps", type=int, default=STUDENT_STEPS)
+    for name, steps in (("teacher", TEACHER_STEPS), ("aligner", ALIGNER_STEPS), ("student", STUDENT_STEPS)):
+        parser.add_argument(f"--{name}-steps", type=int, default=steps)
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     options = parser.parse_args()
-    given = {"student_steps": options.student_steps, "dry_run": options.dry_run}
-    makers = [Maker(options.data, options.out, pair, **given) for pair in options.pair or ("en-de", "de-en")]
+    steps = {name: getattr(options, f"{name}_steps") for name in ("teacher", "aligner", "student")}
+    makers = [
+        Maker(options.data, options.out, pair, steps=steps, dry_run=options.dry_run)
+        for pair in options.pair or ("en-de", "de-en")
+    ]
     for stage in options.stages:
         for maker in makers:
             getattr(maker, stage)()
