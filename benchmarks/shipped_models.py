@@ -27,6 +27,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from corpus_arguments import find_file
+
 from dragoman.data.corpora.reader import read_line_blocks
 
 NEWS = ("news-test2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
@@ -58,8 +60,7 @@ class Maker:
 
     def file(self, name: str, language: str) -> Path:
         """One side of a corpus, packed or not."""
-        plain = self.data / f"{name}.{language}"
-        return plain if plain.exists() else plain.with_name(f"{plain.name}.xz")
+        return find_file(self.data, f"{name}.{language}")
 
     def sides(self, name: str, options: tuple[str, str]) -> list[str]:
         """The options for both files of a corpus."""

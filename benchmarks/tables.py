@@ -4,13 +4,13 @@
     python benchmarks/tables.py train C1 --data DATA --out runs/tables                 # any row, at any time
     python benchmarks/tables.py report                                                 # the table of all results
 
-DATA has europarl_en-de and wmt_en-de, with files such as train.en.xz and newstest2014.de.xz. A row is a recipe of
-recipes/table3, shortened to --steps; base-2 and base-3 are base with other seeds. The data are prepared once. Run the
-command again to resume: a finished row is skipped, a stopped one continues at its last checkpoint. Each row leaves
-ROW.json and its card in benchmarks/results/tables, which `report` collects in benchmarks/results/tables.md.
+DATA has europarl_en-de and wmt_en-de, with files such as train.en (packed or not) and newstest2014.de.xz. A row is a
+recipe of recipes/table3, shortened to --steps; base-2 and base-3 are base with other seeds. The data are prepared once.
+Run the command again to resume: a finished row is skipped, a stopped one continues at its last checkpoint. Each row
+leaves ROW.json and its card in benchmarks/results/tables, which `report` collects in benchmarks/results/tables.md.
 
 The settings of all rows: the recipe's, with --steps steps (10,000), packed batches, a compiled step and bfloat16. No
-averaging: of four evaluations, the weights with the best validation loss are scored. Beam 4, length penalty 0.6.
+averaging: the last weights are scored. Beam 4, length penalty 0.6.
 Perplexity is per token, EOS included. --set changes all rows, to try the script on a small machine.
 """
 
@@ -25,6 +25,8 @@ import statistics
 import time
 from pathlib import Path
 from typing import Any
+
+from corpus_arguments import find_file
 
 import dragoman
 from dragoman import Translator
@@ -76,7 +78,7 @@ def train_row(row: str, data: Path, out: Path, steps: int, settings: list[str]) 
     seed = SEEDS.get(row, 1)
     changes = [
         *("data.layout=packed", "train.compile=true", "train.average=1", "train.keep=2"),
-        *(f"train.steps={steps}", f"train.save_every={steps // 4}", f"train.evaluate_every={steps // 4}"),
+        *(f"train.steps={steps}", f"train.save_every={steps // 4}", f"train.evaluate_every={steps}"),
         *(f"train.seed={seed}", f"data.seed={seed}"),
         *settings,
     ]
@@ -86,8 +88,8 @@ def train_row(row: str, data: Path, out: Path, steps: int, settings: list[str]) 
         (out / row / "training").mkdir(parents=True, exist_ok=True)
         shutil.copytree(others[0], out / row / prepared, copy_function=lambda a, b: Path(b).hardlink_to(a))
     return dragoman.train(
-        source=data / "europarl_en-de" / "train.en.xz",
-        target=data / "europarl_en-de" / "train.de.xz",
+        source=find_file(data / "europarl_en-de", "train.en"),
+        target=find_file(data / "europarl_en-de", "train.de"),
         valid=(data / "wmt_en-de" / "newstest2013.en.xz", data / "wmt_en-de" / "newstest2013.de.xz"),
         out=out / row,
         recipe=recipe_of(row),
