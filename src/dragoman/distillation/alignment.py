@@ -22,7 +22,7 @@ def align_translations(
     models_mark = " ".join(sha256(model / MANIFEST) for model in (forward, reverse))
     marks = {
         number: f"{sha256(stored.chunk_path(number))} {models_mark}"
-        for number in range(0, stored.chunks, max(1, stored.chunks * CHUNK_LINES // ALIGNED_LINES))
+        for number in range(0, stored.chunks, max(1, -(-stored.chunks * CHUNK_LINES // ALIGNED_LINES)))
     }
     missing = [number for number, mark in marks.items() if not is_aligned(stored, number, mark)]
     reporter.start_stage("align", len(marks), "chunks")

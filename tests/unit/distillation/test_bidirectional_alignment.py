@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from command_line import leave
+from dragoman.distillation import alignment, translations
 from dragoman.distillation.bidirectional_alignment import THRESHOLD, BidirectionalAligner, WordAttention, choose_heads
 from dragoman.errors import DataError, TrainingError
+from dragoman.progress import SilentReporter
 from dragoman.text.normalization import MARK
 from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
@@ -105,6 +108,27 @@ def test_distillation_with_a_reverse_model(
         distill_with(models[0], models[0], tmp_path, 0.05)
     with raises(DataError, "unused_option"):
         distill_with(models[0], models[1], tmp_path, 0.0)
+
+
+def test_of_many_translations_evenly_spaced_chunks_are_aligned(
+    models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translations, "CHUNK_LINES", 2)
+    monkeypatch.setattr(alignment, "CHUNK_LINES", 2)
+    monkeypatch.setattr(alignment, "ALIGNED_LINES", 5)
+    chunks = list(translations.read_chunks(tmp_path, iter([(PAIRS[0][0], None)] * 14)))
+    for chunk in chunks:
+        line = vars(translations.TeacherLine(*PAIRS[0], -1.0))
+        rows = [{"chunk": chunk.digest}, *(line for _ in chunk.pairs)]
+        chunk.path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    stored = translations.StoredTranslations(tmp_path, len(chunks))
+    alignment.align_translations(stored, *models, "cpu", SilentReporter())
+    aligned = {path.name: path.read_text(encoding="utf-8") for path in sorted(tmp_path.glob("*.align"))}
+    assert list(aligned) == ["000000.align", "000003.align", "000006.align"]  # three of seven chunks have about five lines
+    assert len(list(stored)) == 14
+    alignment.align_translations(stored, models[0], models[0], "cpu", SilentReporter())
+    again = {name: (tmp_path / name).read_text(encoding="utf-8") for name in aligned}
+    assert all(again[name] != aligned[name] for name in aligned)  # by another model
 
 
 def distill_with(teacher: Path, reverse: Path, folder: Path, weight: float) -> None:
