@@ -1,6 +1,6 @@
 """Make the models that ship with Dragoman: a teacher for each direction, and a student of it.
 
-    python benchmarks/shipped_models.py DATA --out RUNS teacher aligner distill measure --pair en-de [--dry-run]
+    python benchmarks/shipped_models.py DATA --out RUNS teacher aligner distill measure publish --pair en-de
 
 DATA holds europarl_en-de, tatoeba_en-de and wmt_en-de, as folders of text files, packed or not (train.en.xz,
 newstest2013.de). Where there are other Tatoeba folders (tatoeba_en-fr), the student learns from their English too.
@@ -11,6 +11,7 @@ Stages run in the order in which they are given, and each resumes where it stopp
               agreement of both directions; not needed if RUNS has the teacher of the opposite direction
     distill   the student: 6 encoder and 2 decoder layers, d_model 256, trained on the translations of the teacher
     measure   BLEU and chrF of all of them on newstest2013, newstest2014, Tatoeba and Europarl
+    publish   the student in int8 in models/PAIR, with its license and its card; --weaknesses is a text for the card
 
 Models are chosen by newstest2013 alone. No sentence of a test set is a source of the student.
 RUNS/PAIR/times.json has the seconds of each stage.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -28,8 +30,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpus_arguments import find_file
+from shipped_card import LICENSE, card
 
 from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.modeldir.save import set_license
 
 NEWS = ("news-test2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
 TESTS = {
@@ -39,7 +43,8 @@ TESTS = {
     "europarl": "europarl_en-de/test",
 }
 HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
-STAGES = ("teacher", "aligner", "distill", "measure")
+STAGES = ("teacher", "aligner", "distill", "measure", "publish")
+ROOT = Path(__file__).resolve().parent.parent
 TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 22_000, 5_000, 26_000
 SOURCE_WORDS = 80  # longer lines are not distilled
 EUROPARL_SHARE = 0.5  # of Europarl is distilled, so that all sources take five minutes of one H200
@@ -50,6 +55,7 @@ class Maker:
 
     def __init__(self, data: Path, out: Path, pair: str, *, steps: dict[str, int], dry_run: bool) -> None:
         self.data, self.out, self.steps, self.dry_run = data, out / pair, steps, dry_run
+        self.weaknesses = "Not described yet."
         self.source, self.target = pair.split("-")
 
     @property
@@ -155,6 +161,16 @@ class Maker:
                 report = ("--report", str(self.out / f"{model}-report"))
                 self.run("measure", "evaluate", str(self.out / model), *tests, *names, "--beam", "4", *report)
 
+    def publish(self) -> None:
+        """Copy the student in int8 to models/, with its license and its card."""
+        place = ROOT / "models" / self.out.name
+        print(f"{self.out / 'student-int8'} -> {place}", flush=True)
+        if not self.dry_run:
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(self.out / "student-int8", place)
+            set_license(place, LICENSE)
+            (place / "card.md").write_text(card(self.out, self.steps, self.weaknesses), encoding="utf-8")
+
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a text file."""
@@ -186,6 +202,7 @@ def main() -> None:
     parser.add_argument("--pair", choices=("en-de", "de-en"), action="append", help="both by default")
     for name, steps in (("teacher", TEACHER_STEPS), ("aligner", ALIGNER_STEPS), ("student", STUDENT_STEPS)):
         parser.add_argument(f"--{name}-steps", type=int, default=steps)
+    parser.add_argument("--weaknesses", type=Path, help="what the card says about known weaknesses")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     options = parser.parse_args()
     steps = {name: getattr(options, f"{name}_steps") for name in ("teacher", "aligner", "student")}
@@ -195,6 +212,8 @@ def main() -> None:
     ]
     for stage in options.stages:
         for maker in makers:
+            if options.weaknesses is not None:
+                maker.weaknesses = options.weaknesses.read_text(encoding="utf-8")
             getattr(maker, stage)()
 
 
