@@ -1,4 +1,5 @@
 #include "packing.h"
+#include "kernels/int8_kernels.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -1,6 +1,7 @@
 #include "vocabulary.h"
 #include <math.h>
 #include <string.h>
+#include "kernels/int8_kernels.h"
 
 #define MAX_ABOVE_REFERENCE 40.0f /* a logit further above a part's reference replaces it */
 

@@ -2,6 +2,8 @@
 #include "int8_kernels.h"
 
 #if defined(__AVX2__) && !HAS_AMX && !VNNI_ROWS
+typedef int32_t Sums __attribute__((vector_size(32))); /* not __m256i, between which and these gcc 12 copies registers */
+
 ALWAYS __m256i broadcast_four(const int8_t *four) {
     int32_t bits;
     memcpy(&bits, four, 4);
@@ -18,9 +20,9 @@ ALWAYS __m256i broadcast_four(const int8_t *four) {
 typedef __m256i Four; /* inputs of a row: unsigned bytes, which `correction` cancels */
 
 ALWAYS Four load_four(const int8_t *q) { return broadcast_four(q); }
-ALWAYS __m256i add_four(__m256i sum, Four a, __m256i w) { return DOT(sum, a, w); }
+ALWAYS Sums add_four(Sums sum, Four a, __m256i w) { return (Sums)DOT((__m256i)sum, a, w); }
 ALWAYS int32_t row_correction(const int8_t *q, int k) { return (void)q, (void)k, 0; }
-ALWAYS __m256i initial_sum(const int32_t *correction, int32_t more) { return (void)more, _mm256_load_si256((const __m256i *)correction); }
+ALWAYS Sums initial_sum(const int32_t *correction, int32_t more) { return (void)more, *(const Sums *)correction; }
 
 #else
 #define ROWS_AT_ONCE 2
@@ -35,9 +37,9 @@ ALWAYS Four load_four(const int8_t *q) {
     return (Four){_mm256_abs_epi8(a), _mm256_cmpgt_epi8(_mm256_setzero_si256(), a)};
 }
 
-ALWAYS __m256i add_four(__m256i sum, Four a, __m256i w) {
+ALWAYS Sums add_four(Sums sum, Four a, __m256i w) {
     __m256i pairs = _mm256_maddubs_epi16(a.size, _mm256_xor_si256(w, a.flip));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return sum + (Sums)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
 /* What the -1 subtracts from a row's sums: the sum of |a| over its negative numbers. */
@@ -53,40 +55,60 @@ ALWAYS int32_t row_correction(const int8_t *q, int k) {
     return (int32_t)(parts[0] + parts[1] + parts[2] + parts[3]);
 }
 
-ALWAYS __m256i initial_sum(const int32_t *correction, int32_t more) { return (void)correction, _mm256_set1_epi32(more); }
+ALWAYS Sums initial_sum(const int32_t *correction, int32_t more) { return (void)correction, more - (Sums){}; }
 #endif
 
-/* One to three rows of q times one block. */
-ALWAYS void avx2_rows(const int rows, const int8_t *q, int k, const int8_t *w, const int32_t *correction, int32_t *out) {
-    const int wide = rows == 1 ? 8 : 4;
-    int32_t more[3];
-    for (int r = 0; r < rows; r++) more[r] = row_correction(q + r * row_pitch(k), k);
-    for (int from = 0; from < 8; from += wide) {
-        __m256i sum[3][8];
-        for (int r = 0; r < rows; r++)
-            for (int c = 0; c < wide; c++) sum[r][c] = initial_sum(correction + 8 * (from + c), more[r]);
-        for (int i = 0; i < k; i += 4) {
-            const int8_t *at = w + weight_offset(i / 4, 8 * from);
-            Four a[3];
-            for (int r = 0; r < rows; r++) a[r] = load_four(q + r * row_pitch(k) + i);
-            for (int c = 0; c < wide; c++) {
-                const int8_t *line = at + 1024 * (c / 2);
-                if (c % 2 == 0) _mm_prefetch((const char *)line + PREFETCH_AHEAD, _MM_HINT_T0);
-                __m256i weights = _mm256_load_si256((const __m256i *)(line + 32 * (c % 2)));
-                for (int r = 0; r < rows; r++) sum[r][c] = add_four(sum[r][c], a[r], weights);
+/* One to three rows of q times `depth` inputs of four or eight vectors of a block, added to `out`; each step prefetches
+`lines` cache lines. */
+ALWAYS void avx2_rows(const int rows, const int wide, const int lines, const int8_t *q, size_t pitch, int depth,
+                      const int8_t *w, const int8_t *ahead, int32_t *out) {
+    Sums sum[3][8];
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < wide; c++) sum[r][c] = ((const Sums *)(out + r * BLOCK))[c];
+    for (int i = 0; i < depth; i += 4, ahead += 64 * lines) {
+        const int8_t *at = w + weight_offset(i / 4, 0);
+        Four a[3];
+        for (int line = 0; line < lines; line++) _mm_prefetch((const char *)ahead + 64 * line, _MM_HINT_T0);
+        for (int r = 0; r < rows; r++) a[r] = load_four(q + r * pitch + i);
+        for (int c = 0; c < wide; c++) {
+            __m256i weights = _mm256_load_si256((const __m256i *)(at + weight_offset(0, 8 * c)));
+            for (int r = 0; r < rows; r++) sum[r][c] = add_four(sum[r][c], a[r], weights);
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < wide; c++) ((Sums *)(out + r * BLOCK))[c] = sum[r][c];
+}
+
+/* The weights of some inputs stay in the L1 cache while all rows pass, for one half of the outputs and then the other; each
+group of rows prefetches a part of the next. */
+static void many_rows(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+    const int share = CACHED_INPUTS / 2 * ROWS_AT_ONCE / rows * BLOCK;
+    for (int i = 0; i < k; i += CACHED_INPUTS, w += CACHED_INPUTS * BLOCK) {
+        const int depth = k - i < CACHED_INPUTS ? k - i : CACHED_INPUTS;
+        const int8_t *ahead = w + depth * BLOCK;
+        for (int from = 0; from < BLOCK; from += BLOCK / 2) {
+            const int8_t *a = q + i, *half = w + weight_offset(0, from);
+            int32_t *to = out + from;
+            for (int left = rows; left > 0; left -= ROWS_AT_ONCE, ahead += share) {
+                switch (left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE) {
+                    case 1: avx2_rows(1, 4, 2, a, row_pitch(k), depth, half, ahead, to); break;
+                    case 2: avx2_rows(2, 4, 2, a, row_pitch(k), depth, half, ahead, to); break;
+                    default: avx2_rows(3, 4, 2, a, row_pitch(k), depth, half, ahead, to);
+                }
+                a += ROWS_AT_ONCE * row_pitch(k), to += ROWS_AT_ONCE * BLOCK;
             }
         }
-        for (int r = 0; r < rows; r++)
-            for (int c = 0; c < wide; c++) _mm256_storeu_si256((__m256i *)(out + r * BLOCK + 8 * (from + c)), sum[r][c]);
     }
 }
 
 void avx2_block(const int8_t *q, int rows, int k, const int8_t *w, const int32_t *correction, int32_t *out) {
-    for (; rows > 0; rows -= ROWS_AT_ONCE, q += ROWS_AT_ONCE * row_pitch(k), out += ROWS_AT_ONCE * BLOCK)
-        switch (rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE) {
-            case 1: avx2_rows(1, q, k, w, correction, out); break;
-            case 2: avx2_rows(2, q, k, w, correction, out); break;
-            default: avx2_rows(3, q, k, w, correction, out);
-        }
+    for (int r = 0; r < rows; r++) {
+        int32_t more = row_correction(q + r * row_pitch(k), k);
+        for (int c = 0; c < 8; c++) ((Sums *)(out + r * BLOCK))[c] = initial_sum(correction + 8 * c, more);
+    }
+    if (rows == 1)
+        avx2_rows(1, 8, 4, q, row_pitch(k), k, w, w + PREFETCH_AHEAD, out);
+    else
+        many_rows(q, rows, k, w, out);
 }
 #endif

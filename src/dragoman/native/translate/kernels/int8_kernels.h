@@ -18,6 +18,17 @@
 #define HAS_SHORT_DOTS 0
 #endif
 
+#define CACHED_INPUTS 256 /* inputs whose weights stay in the L1 cache while all rows pass */
+
+/* Offset in a block of the four weights of inputs 4 g .. 4 g + 3 and output c; inlined into every kernel. */
+ALWAYS size_t weight_offset(int g, int c) {
+#if HAS_AMX || NEON /* in tiles */
+    return (size_t)(g / 16) * 4096 + (size_t)(c / 16) * 1024 + (size_t)(g % 16) * 64 + (size_t)(c % 16) * 4;
+#else
+    return (size_t)g * 4 * BLOCK + (size_t)c * 4;
+#endif
+}
+
 /* Whether the kernel for this many rows uses unsigned activations. */
 ALWAYS int uses_unsigned_bytes(int rows) { return HAS_SHORT_DOTS || (VNNI_ROWS > 0 && (!HAS_AMX || rows <= VNNI_ROWS)); }
 

@@ -19,13 +19,13 @@ void quantize(const float *x, int rows, int width, Activations *to) {
     }
 }
 
-#define CACHED_INPUTS 64 /* inputs whose weights stay in the L1 cache while all rows pass */
+#define FLOAT_INPUTS 64 /* inputs whose float weights stay in the L1 cache while all rows pass */
 #define SPLITS_INPUTS (VECTORS > SUMS / 4) /* whether four rows have more sums than registers, and the inputs are split */
 
 /* One to four rows of x times `depth` inputs of a block, added to `out` unless they are the first. */
 ALWAYS void float_rows(const int rows, const float *x, int k, int depth, const float *w, float *out, int first) {
     const int fit = rows == 1 ? SUMS : rows == 2 ? SUMS / 2 : SUMS / 4, wide = VECTORS < fit ? VECTORS : fit;
-    const int ahead = SPLITS_INPUTS ? 4 * CACHED_INPUTS * BLOCK : PREFETCH_AHEAD;
+    const int ahead = SPLITS_INPUTS ? 4 * FLOAT_INPUTS * BLOCK : PREFETCH_AHEAD;
     for (int from = 0; from < VECTORS; from += wide) {
         Floats sum[4][VECTORS] = {};
         for (int r = 0; r < rows; r++)
@@ -42,7 +42,7 @@ ALWAYS void float_rows(const int rows, const float *x, int k, int depth, const f
 }
 
 static void float_block(const float *x, int rows, int k, const float *w, float *out) {
-    const int step = SPLITS_INPUTS ? CACHED_INPUTS : k;
+    const int step = SPLITS_INPUTS ? FLOAT_INPUTS : k;
     for (int i = 0; i < k; i += step, w += step * BLOCK, x += step) {
         const float *at = x;
         float *to = out;

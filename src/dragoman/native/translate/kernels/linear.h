@@ -1,8 +1,9 @@
 /* Matrix products: int8 weights with a scale per output and int8 activations with a scale per row, or both in float.
 
 Sums of int8 products are exact, and float sums take the inputs in order: the result of a row depends neither on the
-rows next to it nor on the kernel. Weights are in blocks of 64 outputs, read from front to back: int8 as tiles,
-[block][input / 64][4 tiles][16 fours of inputs][16 outputs][4 inputs]; float as [block][input][64 outputs]. */
+rows next to it nor on the kernel. Weights are in blocks of 64 outputs, read from front to back: int8 as
+[block][fours of inputs][64 outputs][4 inputs] or as tiles, [block][input / 64][4 tiles][16 fours of inputs][16 outputs]
+[4 inputs]; float as [block][input][64 outputs]. */
 #pragma once
 #include "vectors.h"
 
@@ -29,11 +30,6 @@ typedef struct {
 
 /* Distance between rows of activations; not a power of two, or rows would evict each other from the cache. */
 ALWAYS size_t row_pitch(int k) { return (size_t)k + 64; }
-
-/* Offset in a block of the four weights of inputs 4 g .. 4 g + 3 and output c; inlined into every kernel. */
-ALWAYS size_t weight_offset(int g, int c) {
-    return (size_t)(g / 16) * 4096 + (size_t)(c / 16) * 1024 + (size_t)(g % 16) * 64 + (size_t)(c % 16) * 4;
-}
 
 ALWAYS int padded_size(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
 
