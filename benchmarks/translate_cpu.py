@@ -2,13 +2,15 @@
 
     python benchmarks/translate_cpu.py                         # presets base and small, random weights
     python benchmarks/translate_cpu.py --avx2                  # as on an older laptop: nothing newer than AVX2
+    taskset -c 0 python benchmarks/translate_cpu.py --cpu-time --contenders "ours int8" "CTranslate2 int8"
     python benchmarks/translate_cpu.py --lengths               # time and memory for sources of 10 to 2,000 tokens
     python benchmarks/translate_cpu.py --check-only --model DIR --text FILE     # that all agree, on a trained model
 
 All engines run the same architecture with a vocabulary of 37,000, on 20 source tokens and 20 forced output tokens; ours
 also writes EOS, one step more. Ours and CTranslate2 have the same weights, Hugging Face's model the same sizes.
 Before anything is timed, PyTorch, our engine and CTranslate2 must give the same tokens in float32. Each contender's
-best settings (workers, threads, size of batch) are found first; then they run in turns, and medians are taken.
+best settings (workers, threads, size of batch) are found first; then they run in turns, and medians are taken. With
+--cpu-time, the least CPU time of the turns counts, on one core, so that other work on the machine changes little.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ def sources(count: int, length: int) -> list[list[int]]:
     return [[rng.randrange(4, VOCABULARY) for _ in range(length)] for _ in range(count)]
 
 
-def seconds(translate: Translate, rows: list[list[int]], beam: int, length: int) -> float:
-    begun = time.perf_counter()
+def seconds(translate: Translate, rows: list[list[int]], beam: int, length: int, cpu_time: bool = False) -> float:
+    clock = time.process_time if cpu_time else time.perf_counter
+    begun = clock()
     translate(rows, beam, length)
-    return time.perf_counter() - begun
+    return clock() - begun
 
 
 def check(directory: Path, rows: list[list[int]], forced: int | None) -> None:
@@ -71,33 +74,35 @@ def check(directory: Path, rows: list[list[int]], forced: int | None) -> None:
                 raise SystemExit("they do not agree: nothing is timed")
 
 
-def best_setting(choices: list[Translate], rows: list[list[int]], beam: int) -> Translate:
+def best_setting(choices: list[Translate], rows: list[list[int]], beam: int, cpu_time: bool) -> Translate:
     """The quickest of a contender's settings."""
     took = {}
     for choice in choices:
-        took[choice] = seconds(choice, rows, beam, LENGTH)
+        took[choice] = seconds(choice, rows, beam, LENGTH, cpu_time)
         if took[choice] < 1:  # else a warm-up is a small part of it
-            took[choice] = min(seconds(choice, rows, beam, LENGTH) for _ in range(2))
+            took[choice] = min(seconds(choice, rows, beam, LENGTH, cpu_time) for _ in range(2))
     return min(choices, key=lambda choice: took[choice])
 
 
-def compare(work: Path, preset: str, cells: list[tuple[int, int]]) -> dict[str, list[float]]:
-    """Milliseconds of each contender in each cell, medians of runs in turns."""
-    contenders = {name: settings_of(name, work, preset) for name in (*OURS, *PEERS)}
+def compare(
+    names: list[str], work: Path, preset: str, cells: list[tuple[int, int]], cpu_time: bool
+) -> dict[str, list[float]]:
+    """Milliseconds of each contender in each cell: medians of runs in turns, or the least CPU time."""
+    contenders = {name: settings_of(name, work, preset) for name in names}
     table: dict[str, list[float]] = {name: [] for name in contenders}
     for count, beam in cells:
         rows = sources(count, LENGTH)
-        chosen = {name: best_setting(choices, rows, beam) for name, choices in contenders.items()}
+        chosen = {name: best_setting(choices, rows, beam, cpu_time) for name, choices in contenders.items()}
         runs: dict[str, list[float]] = {name: [] for name in contenders}
         for turn in range(PACE[count]):
             for name, translate in chosen.items():
                 time.sleep(0.1)  # threads of whoever ran before may still spin, and would hold up the next
-                if turn < 3 or (turn + 1) * runs[name][0] < 3:  # three runs say enough of what takes long
+                if turn < 3 or cpu_time or (turn + 1) * runs[name][0] < 3:  # three runs say enough of what takes long
                     if count == 1:
                         translate(rows, beam, LENGTH)  # what it needs is in the caches again after the others' turns
-                    runs[name].append(seconds(translate, rows, beam, LENGTH))
+                    runs[name].append(seconds(translate, rows, beam, LENGTH, cpu_time))
         for name, times in runs.items():
-            table[name].append(1000 * statistics.median(times))
+            table[name].append(1000 * (min(times) if cpu_time else statistics.median(times)))
         print(preset, count, beam, {name: round(row[-1], 1) for name, row in table.items()}, flush=True)
     return table
 
@@ -187,6 +192,8 @@ def main() -> None:
     parser.add_argument("--sentences", nargs="+", type=int, default=[1, 64], choices=[1, 64])
     parser.add_argument("--work", type=Path, help="keep the models there for the next run")
     parser.add_argument("--avx2", action="store_true", help="let all do with AVX2")
+    parser.add_argument("--cpu-time", action="store_true", help="the least CPU time; run it on one core, with taskset")
+    parser.add_argument("--contenders", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS])
     parser.add_argument("--lengths", action="store_true")
     parser.add_argument("--check-only", action="store_true")
     parser.add_argument("--model", type=Path, help="a trained model to check on")
@@ -215,7 +222,7 @@ def main() -> None:
         print("\n" + lengths(work, options.picture, options.avx2))
         return
     cells = [cell for cell in CELLS if cell[0] in options.sentences]
-    tables = {preset: compare(work, preset, cells) for preset in options.models}
+    tables = {preset: compare(options.contenders, work, preset, cells, options.cpu_time) for preset in options.models}
     print("\n" + "\n\n".join(report(preset, table, cells) for preset, table in tables.items()))
 
 

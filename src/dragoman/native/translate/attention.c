@@ -44,12 +44,14 @@ ALWAYS Floats sum_head_lanes(Floats x, int lanes) {
     return x;
 }
 
+/* Prefetches what is `ahead` bytes after the keys: their values. */
 ALWAYS void score_positions(const int nq, const int np, const int half, const Heads *h, const Floats *const *q,
-                       const char *const *keys, Floats (*scores)[SPAN], int at) {
+                       const char *const *keys, size_t ahead, Floats (*scores)[SPAN], int at) {
     Floats sum[MAX_QUERIES][POSITIONS_AT_ONCE] = {};
     for (int v = 0; v < h->key_vectors; v++)
         for (int p = 0; p < np; p++) {
             Floats key = load_vector(keys[p], v, half);
+            if (half) __builtin_prefetch(keys[p] + ahead + 2 * LANES * v, 0, 2); /* into the L2 cache: the L1 is too small */
             for (int i = 0; i < nq; i++) sum[i][p] = multiply_add(q[i][v], key, sum[i][p]);
         }
     for (int i = 0; i < nq; i++)
@@ -100,8 +102,8 @@ static __attribute__((noinline)) void add_relative_scores(const RelativePosition
     Floats near[1][SPAN];
     int first = clamp_distance(s->distance, relative->max_distance), p = 0;
     int count = relative_rows(relative, relative->keys, h->key_vectors, h->groups, s, first, rows);
-    for (; p + POSITIONS_AT_ONCE <= count; p += POSITIONS_AT_ONCE) score_positions(1, POSITIONS_AT_ONCE, 0, h, &q, rows + p, near, p);
-    for (; p < count; p++) score_positions(1, 1, 0, h, &q, rows + p, near, p);
+    for (; p + POSITIONS_AT_ONCE <= count; p += POSITIONS_AT_ONCE) score_positions(1, POSITIONS_AT_ONCE, 0, h, &q, rows + p, 0, near, p);
+    for (; p < count; p++) score_positions(1, 1, 0, h, &q, rows + p, 0, near, p);
     for (p = 0; p < s->span; p++) scores[p] += near[0][clamp_distance(s->distance + p, relative->max_distance) - first];
 }
 
@@ -138,8 +140,9 @@ ALWAYS void attend_queries(const int nq, const int half, const int relative, con
             int span = kv->count - first < SPAN ? kv->count - first : SPAN, p = 0;
             for (int j = 0; j < span; j++)
                 rows[j] = kv->base + (size_t)kv->table[first + j] * kv->stride + g * h->key_vectors * LANES * each;
-            for (; p + np <= span; p += np) score_positions(nq, np, half, h, q, rows + p, scores, p);
-            for (; p < span; p++) score_positions(nq, 1, half, h, q, rows + p, scores, p);
+            size_t values = kv->values + (size_t)g * (h->value_vectors - h->key_vectors) * LANES * each;
+            for (; p + np <= span; p += np) score_positions(nq, np, half, h, q, rows + p, values, scores, p);
+            for (; p < span; p++) score_positions(nq, 1, half, h, q, rows + p, values, scores, p);
             if (relative)
                 for (int i = 0; i < nq; i++)
                     add_relative_scores(kv->relative, h, &(Span){g, first - kv->first_query - i, span}, q[i], scores[i]);
@@ -157,8 +160,7 @@ ALWAYS void attend_queries(const int nq, const int half, const int relative, con
                     total[i] += scores[i][p];
                 }
             }
-            size_t shift = kv->values + (size_t)g * (h->value_vectors - h->key_vectors) * LANES * each;
-            for (int j = 0; j < span; j++) rows[j] += shift;
+            for (int j = 0; j < span; j++) rows[j] += values;
             int v = 0;
             for (; v + nv <= h->value_vectors; v += nv) sum_values(nq, nv, half, span, rows, v, scores, out);
             for (; v < h->value_vectors; v++) sum_values(nq, 1, half, span, rows, v, scores, out);
@@ -204,7 +206,7 @@ ALWAYS void score_heads(const int half, const Heads *h, const float *query, cons
             for (int p = 0; p < span; p++) {
                 const char *key = kv->base + (size_t)kv->table[first + p] * kv->stride +
                                   g * h->key_vectors * LANES * (half ? 2 : 4);
-                score_positions(1, 1, half, h, &q, &key, found, p);
+                score_positions(1, 1, half, h, &q, &key, 0, found, p);
             }
             if (kv->relative)
                 add_relative_scores(kv->relative, h, &(Span){g, first - kv->first_query, span}, q, found[0]);

@@ -31,16 +31,18 @@ ALWAYS Floats activate(Floats x, int activation) {
 static void product_chunk(void *argument, int chunk, int thread) {
     (void)thread;
     const Product *p = argument;
-    _Alignas(64) float out[ROW_BLOCK * BLOCK];
+    _Alignas(64) float sums[ROW_BLOCK * BLOCK];
     int last = (chunk + 1) * p->blocks_per_chunk, blocks = p->l->n / BLOCK;
     for (int block = chunk * p->blocks_per_chunk; block < last && block < blocks; block++)
         for (int first = 0; first < p->rows; first += ROW_BLOCK) {
             int rows = p->rows - first < ROW_BLOCK ? p->rows - first : ROW_BLOCK;
-            matmul_block(p->l, p->in, first, rows, block, out);
+            sum_block(p->l, p->in, first, rows, block, sums);
             for (int r = 0; r < rows; r++) {
                 Floats *y = (Floats *)(p->y + (size_t)(first + r) * p->l->n + block * BLOCK);
-                const Floats *from = (const Floats *)(out + r * BLOCK);
-                for (int c = 0; c < VECTORS; c++) y[c] = p->epilogue == ADD ? y[c] + from[c] : activate(from[c], p->epilogue);
+                for (int c = 0; c < VECTORS; c++) {
+                    Floats out = output_of(p->l, p->in, first + r, block, c, (const Floats *)(sums + r * BLOCK) + c);
+                    y[c] = p->epilogue == ADD ? y[c] + out : activate(out, p->epilogue);
+                }
             }
         }
 }

@@ -52,14 +52,9 @@ static void pack_outputs(const Packing *p, int first, float *row, int8_t *bytes)
             for (int j = 0; j < l->k; j++) to[(size_t)j * BLOCK] = row[j] * factor;
             continue;
         }
-        Activations q = {.q = mine, .scale = l->scale + n};
-        quantize(row, 1, l->k, &q);
+        l->scale[n] = quantize_row(row, l->k, mine) * factor;
         int32_t sum = 0;
-        for (int j = 0; j < l->k; j++) {
-            mine[j] = (int8_t)(q.unsigned_bytes ? mine[j] ^ -128 : mine[j]);
-            sum += mine[j];
-        }
-        l->scale[n] *= factor;
+        for (int j = 0; j < l->k; j++) sum += mine[j];
         l->correction[n] = -128 * sum;
     }
     if (l->wf) return;

@@ -20,7 +20,7 @@ const char *instructions(void) {
 int self_test(void) {
     enum { K = 320, N = 64 }; /* deeper than one pass of a kernel */
     static _Alignas(64) float w[N * K], x[ROW_BLOCK * K], y[ROW_BLOCK * BLOCK];
-    static _Alignas(64) int8_t q[ROW_BLOCK * (K + 64)];
+    static _Alignas(64) int8_t q[ROW_BLOCK * (2 * K + 64)];
     static float scale[ROW_BLOCK];
     static int from_row[N];
     if (request_tiles()) return 1;

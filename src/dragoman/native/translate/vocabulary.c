@@ -129,13 +129,12 @@ float logit_of(const VocabularyScan *s, int row, int32_t id) {
         return sum + l->bias[id];
     }
     int32_t sum = 0;
-    int8_t offset = s->in->unsigned_bytes ? -128 : 0;
     const int8_t *a = s->in->q + (size_t)row * row_pitch(l->k);
-    for (int g = 0; g < l->k / 4; g++, a += 4) {
+    for (int g = 0; g < l->k / 4; g++) {
         const int8_t *w = l->w8 + block + weight_offset(g, column);
-        for (int i = 0; i < 4; i++) sum += (int8_t)(a[i] ^ offset) * w[i];
+        for (int i = 0; i < 4; i++) sum += activation_of(s->in, a, 4 * g + i) * w[i];
     }
-    return (float)sum * (s->in->scale[row] * l->scale[id]) + l->bias[id];
+    return MULTIPLY_ADD(l->bias[id], (float)sum, s->in->scale[row] * l->scale[id]);
 }
 
 void scan_vocabulary(VocabularyScan *s, ThreadPool *pool) {

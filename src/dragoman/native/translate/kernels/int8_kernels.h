@@ -1,25 +1,14 @@
-/* The int8 kernels: which ones this build has, and what each computes. */
+/* The int8 kernels. */
 #pragma once
 #include "linear.h"
 
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && !defined(NARROW) /* NARROW: to test the shorter vectors there */
-#define VNNI_ROWS 4 /* up to this many rows are multiplied without tiles */
-#else
-#define VNNI_ROWS 0
-#endif
-#if defined(__AMX_INT8__) && defined(__linux__) && !defined(NARROW)
-#define HAS_AMX 1
-#else
-#define HAS_AMX 0
-#endif
-#if !HAS_AMX && !VNNI_ROWS && (defined(__AVXVNNI__) || defined(NARROW))
-#define HAS_SHORT_DOTS 1
-#else
-#define HAS_SHORT_DOTS 0
-#endif
+#define CACHED_INPUTS (VNNI_ROWS ? 256 : 128) /* inputs whose weights stay in the L1 cache while all rows pass */
 
 /* Whether the kernel for this many rows uses unsigned activations. */
 ALWAYS int uses_unsigned_bytes(int rows) { return HAS_SHORT_DOTS || (VNNI_ROWS > 0 && (!HAS_AMX || rows <= VNNI_ROWS)); }
+
+/* Splits the numbers in the second half of a row of q, `k` of them, into sizes and flips; see activation_of. */
+void split_signs(int8_t *row, int k);
 
 /* Linux grants tile registers only on request, and not if a thread's signal stack is too small for them. 0: granted, or not
 needed by this build. */

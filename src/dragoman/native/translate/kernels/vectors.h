@@ -124,7 +124,7 @@ ALWAYS Bytes bytes_of(const float *x, float factor) {
     Ints whole[16 / LANES];
     for (int i = 0; i < 16 / LANES; i++) whole[i] = (Ints)((Words)(((const Floats *)x)[i] * factor + ROUNDER) - 0x4b400000);
 #if LANES == 16
-    return __builtin_convertvector(whole[0], Bytes);
+    return (Bytes)_mm512_cvtepi32_epi8((__m512i)whole[0]); /* gcc 12 converts the vector lane by lane */
 #elif NEON
     int16x8_t low = vuzp1q_s16((int16x8_t)whole[0], (int16x8_t)whole[1]), high = vuzp1q_s16((int16x8_t)whole[2], (int16x8_t)whole[3]);
     return (Bytes)vuzp1q_s8((int8x16_t)low, (int8x16_t)high);
