@@ -2,7 +2,11 @@
 #pragma once
 #include "linear.h"
 
-#define CACHED_INPUTS (VNNI_ROWS ? 256 : 128) /* inputs whose weights stay in the L1 cache while all rows pass */
+#if VNNI_ROWS || defined(__aarch64__)
+#define CACHED_INPUTS 256 /* inputs whose weights stay in the L1 cache while all rows pass */
+#else
+#define CACHED_INPUTS 128
+#endif
 
 /* Whether the kernel for this many rows uses unsigned activations. */
 ALWAYS int uses_unsigned_bytes(int rows) { return HAS_SHORT_DOTS || (VNNI_ROWS > 0 && (!HAS_AMX || rows <= VNNI_ROWS)); }

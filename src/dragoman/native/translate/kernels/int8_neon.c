@@ -61,8 +61,6 @@ __attribute__((constructor)) static void detect_instructions(void) {
     neon_instructions = !dots || !DOTS_COMPILED ? WIDENING : matrices && MATRICES_COMPILED ? MATRIX_PRODUCTS : DOT_PRODUCTS;
 }
 
-#define CACHED_INPUTS 256 /* inputs whose weights stay in the L1 cache while all rows pass */
-
 /* Parameters of the kernels below: rows of q, `row` bytes apart, times `depth` inputs of a block, added to `out` unless
 `fresh`. */
 #define KERNEL const int8_t *q, size_t row, int depth, const int8_t *w, int32_t *out, int fresh
