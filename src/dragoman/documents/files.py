@@ -22,6 +22,7 @@ from dragoman.files import MANIFEST, parse_json, sha256, write_output
 from dragoman.progress import Reporter
 from dragoman.search.constraints.terms import Terms
 from dragoman.translation.options import TranslationOptions
+from dragoman.translation.overlap import interpreter_settings
 from dragoman.translation.translator import Translator
 
 RECORD: Final = ".dragoman-documents.json"  # in the output directory: what has been translated, from what, and how
@@ -118,10 +119,12 @@ def translate_bytes(
     **options: Unpack[TranslationOptions],
 ) -> tuple[bytes, Report]:
     """The translated document, and the report; with `align`, all of its words are aligned."""
-    document = read_document(data, name, format_name, ReadOptions(*model_languages(translator, options), retranslate))
-    model = ModelTranslator(translator, **options)
-    report = translate_segments(document.segments, model, reporter, name, align, memory)
-    return document.write([result.target for result in report.results]), report
+    languages = model_languages(translator, options)
+    with interpreter_settings:
+        document = read_document(data, name, format_name, ReadOptions(*languages, retranslate))
+        model = ModelTranslator(translator, **options)
+        report = translate_segments(document.segments, model, reporter, name, align, memory)
+        return document.write([result.target for result in report.results]), report
 
 
 def load_memory(files: Sequence[str | Path], translator: Translator, options: TranslationOptions) -> Memory | None:
