@@ -173,8 +173,8 @@ def read_outline(path: Path, name: str) -> Outline:
     def start(tag: str, attributes: dict[str, str]) -> None:
         match local_name(tag):
             case "tuv":
-                code = attributes.get("xml:lang", attributes.get("lang", ""))
-                outline.languages[primary(code)] = code
+                own = attributes.get("xml:lang", attributes.get("lang", ""))
+                outline.languages[primary(own)] = own
             case "header" if "header" not in seen:
                 outline.source = attributes.get("srclang", "")
                 seen["header"] = None
