@@ -30,13 +30,14 @@ MAX_JSON_DEPTH: Final = 32
 LOADED_SUFFIXES: Final = (".safetensors", ".toml", ".json", ".spm")  # of files that are ever loaded
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(path: Path, content: bytes | str | Iterable[bytes]) -> None:
     """Write a file completely or not at all, even if the machine stops; a link is followed."""
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    parts = [content.encode()] if isinstance(content, str) else [content] if isinstance(content, bytes) else content
     try:
         with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -45,8 +46,8 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def write_output(path: Path, content: str | bytes) -> None:
-    """Write the file of an --out, and create its directory."""
+def write_output(path: Path, content: str | bytes | Iterable[bytes]) -> None:
+    """Write the file of an --out, at once or as its parts come, and create its directory."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)

@@ -23,7 +23,7 @@ from dragoman.cluster.rows import BLOCK_ROWS
 from dragoman.cluster.storage import FOLDER, TEMPORARY, InputFile, OutputDirectory, find_inputs, is_url
 from dragoman.cluster.tasks import ModelSource, RowTask, ScoringTask, TranslationTask
 from dragoman.cluster.throughput import WorkerThroughput
-from dragoman.documents.files import DocumentFile
+from dragoman.documents.folders import DocumentFile
 from dragoman.documents.reports.report import Report
 from dragoman.errors import DataError, DragomanError, OutputError, SearchError
 from dragoman.files import MANIFEST, exclusive_lock, sha256
@@ -137,7 +137,7 @@ def translate_documents(
 ) -> Iterator[tuple[DocumentFile, Report | DragomanError | None]]:
     """Translate documents into a directory, one for each worker at a time; yield each when it is done.
 
-    `documents` are those of `dragoman.documents.files.find_documents`. Each comes with its report, its error, or None
+    `documents` are those of `dragoman.documents.folders.find_documents`. Each comes with its report, its error, or None
     if it was translated before. The record of finished documents is the same as without a cluster.
     """
     import_ray()

@@ -28,7 +28,7 @@ from dragoman.cluster.storage import OutputDirectory, find_inputs
 from dragoman.cluster.teacher import translate_sources_on_ray
 from dragoman.demo.corpus import pairs
 from dragoman.distillation.teacher import TeacherJob, TeacherSettings, read_sources, translate_sources
-from dragoman.documents.files import find_documents, translate_documents
+from dragoman.documents.folders import find_documents, translate_documents
 from dragoman.errors import DragomanError
 from dragoman.progress import SilentReporter
 from poison_task import PoisonTask

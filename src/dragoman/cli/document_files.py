@@ -20,7 +20,8 @@ from dragoman.progress import ConsoleReporter, Reporter
 from dragoman.values import plural
 
 if TYPE_CHECKING:
-    from dragoman.documents.files import DocumentFile, Extras
+    from dragoman.documents.files import Extras
+    from dragoman.documents.folders import DocumentFile
     from dragoman.documents.reports.report import Report
     from dragoman.translation.translator import Translator
 
@@ -113,22 +114,25 @@ def translate_one(
     extras: Extras,
 ) -> None:
     """Translate a document, or standard input, to a file or standard output."""
-    from dragoman.documents.files import check_separate, read_file, translate_bytes
+    from dragoman.documents.files import check_separate, read_file, translate_bytes, translate_file
 
     if source is not None and output is not None:
         check_separate(source, output)
     if output is None:
         check_stdout()
-    data = sys.stdin.buffer.read() if source is None else read_file(source)
     name = "standard input" if source is None else str(source)
-    written, report = translate_bytes(translator, data, name, format_name, reporter, extras.needs_words, **options)
-    if output is not None:
-        write_output(output, written)
-    elif b"\0" in written and sys.stdout.isatty():
-        raise OutputError(f"the translation of {name} is not text; give a file: -o FILE", code="missing_option")
+    if source is not None and output is not None:
+        report = translate_file(translator, source, output, format_name, reporter, extras, **options)
     else:
-        sys.stdout.buffer.write(written)
-        sys.stdout.buffer.flush()
+        data = sys.stdin.buffer.read() if source is None else read_file(source)
+        written, report = translate_bytes(translator, data, name, format_name, reporter, extras.needs_words, **options)
+        if output is not None:
+            write_output(output, written)
+        elif b"\0" in written and sys.stdout.isatty():
+            raise OutputError(f"the translation of {name} is not text; give a file: -o FILE", code="missing_option")
+        else:
+            sys.stdout.buffer.write(written)
+            sys.stdout.buffer.flush()
     extras.write(report, translator, name, options)  # type: ignore[arg-type]
     reporter.close()
     show_report(name, report)
@@ -144,7 +148,7 @@ def translate_many(
     ray_arguments: dict[str, Any] | None = None,
 ) -> None:
     """Translate files and folders into a directory; with the arguments of `dragoman.ray`, on a cluster."""
-    from dragoman.documents.files import find_documents, translate_documents
+    from dragoman.documents.folders import find_documents, translate_documents
 
     paths = [path for path in files if path is not None]
     if len(paths) < len(files):
@@ -210,5 +214,5 @@ def show_report(name: str, report: Report) -> None:
         assert result.problem is not None
         where = f"{name}, {result.segment.key}"
         note(f"{where}: left in the source language, because {PROBLEMS[result.problem]}")
-    if report.from_memory or any(result.needs_review for result in report.results):
+    if report.from_memory or report.needs_review:
         note(f"{name}: {report.summary()}")

@@ -11,14 +11,8 @@ from typing import Any
 from dragoman.cluster.executor import Executor
 from dragoman.cluster.tasks import ModelSource
 from dragoman.cluster.throughput import WorkerThroughput
-from dragoman.documents.files import (
-    DocumentFile,
-    load_memory,
-    read_record,
-    settings_digest,
-    translate_into,
-    write_record,
-)
+from dragoman.documents.files import load_memory
+from dragoman.documents.folders import DocumentFile, read_record, settings_digest, translate_into, write_record
 from dragoman.documents.reports.report import Report
 from dragoman.errors import DocumentError, DragomanError
 

@@ -118,7 +118,7 @@ def is_rows(word: str) -> bool:
         found = detect_file(Path(word)) if Path(word).is_file() else None
     except DocumentError:
         return False
-    return found is None or found.name == "text"
+    return found is None or found.name in ("text", "jsonl")
 
 
 def open_input(url: str) -> IO[bytes]:

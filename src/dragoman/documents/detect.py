@@ -20,6 +20,7 @@ from dragoman.values import suggest
 ZIP: Final = b"PK\x03\x04"
 START_BYTES: Final = 8192  # enough to recognize a format that is not a zip archive
 Reader = Callable[[bytes, str], Document]
+ChunkReader = Callable[[Path], Iterator[Document] | None]
 
 
 def begins(pattern: bytes) -> Callable[[bytes], bool]:
@@ -69,7 +70,8 @@ class Format:
     """A document format: `module` in `documents/formats/` has `read`; `is_content` recognizes its files.
 
     A `bilingual` format has both languages; one that `declares` a language says which one it is in. The `read` of both
-    gets `ReadOptions` as well.
+    gets `ReadOptions` as well. `chunked` formats have `read_chunks`, which reads a large file as a series of documents
+    that make up the whole.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Format:
     is_content: Callable[[bytes], bool] | None = None
     bilingual: bool = False
     declares: bool = False
+    chunked: bool = False
 
     def read(self, data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
         """Read a file: its bytes, and its name for messages."""
@@ -85,9 +88,17 @@ class Format:
         read = partial(module.read, options=options) if self.bilingual or self.declares else module.read
         return cast(Reader, read)(data, name)
 
+    def read_chunks(self, path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Document] | None:
+        """Read a large file in chunks; None if the format or the encoding of the file does not allow it."""
+        if not self.chunked:
+            return None
+        module = import_module(f"dragoman.documents.formats.{self.module}")
+        read = partial(module.read_chunks, options=options) if self.bilingual else module.read_chunks
+        return cast(ChunkReader, read)(path)
+
 
 FORMATS: Final = (
-    Format("text", (".txt", ".text"), "text"),
+    Format("text", (".txt", ".text"), "text", chunked=True),
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]"), declares=True),
     Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "office.docx", has_parts("word/"), declares=True),
     Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "office.pptx", has_parts("ppt/"), declares=True),
@@ -108,10 +119,18 @@ FORMATS: Final = (
     ),
     Format("markdown", (".md", ".markdown"), "markdown"),
     Format("json", (".json", ".arb"), "strings.json"),
+    Format("jsonl", (".jsonl", ".ndjson"), "strings.jsonl", chunked=True),
     Format("yaml", (".yaml", ".yml"), "strings.yaml"),
     Format("properties", (".properties",), "strings.properties"),
     Format("xliff", (".xlf", ".xliff"), "localization.xliff", begins(rb"<(?:\w+:)?xliff[\s>]"), bilingual=True),
-    Format("tmx", (".tmx",), "localization.tmx", begins(rb"(?:<!doctype\s+tmx[^>]*>\s*)?<tmx[\s>]"), bilingual=True),
+    Format(
+        "tmx",
+        (".tmx",),
+        "localization.tmx",
+        begins(rb"(?:<!doctype\s+tmx[^>]*>\s*)?<tmx[\s>]"),
+        bilingual=True,
+        chunked=True,
+    ),
     Format("srt", (".srt",), "subtitles.srt", begins(rb"\d+\s*\r?\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->")),
     Format("vtt", (".vtt",), "subtitles.vtt", begins(rb"WEBVTT[ \t\r\n]")),
     Format("ass", (".ass", ".ssa"), "subtitles.ass", begins(rb"\[Script Info\]")),

@@ -36,9 +36,17 @@ class Encoding:
             ) from None
 
 
-def decode(data: bytes, name: str, declared: str | None = None) -> tuple[str, Encoding]:
-    """The text of a file, by its byte order mark, else the encoding that it declares, else UTF-8."""
-    mark, encoding = next(((mark, e) for mark, e in BYTE_ORDER_MARKS if data.startswith(mark)), (b"", ""))
+def find_mark(start: bytes) -> tuple[bytes, str]:
+    """The byte order mark that a file begins with, and its encoding; empty without one."""
+    return next(((mark, encoding) for mark, encoding in BYTE_ORDER_MARKS if start.startswith(mark)), (b"", ""))
+
+
+def decode(data: bytes, name: str, declared: str | None = None, at: int = 0) -> tuple[str, Encoding]:
+    """The text of a file, by its byte order mark, else the encoding that it declares, else UTF-8.
+
+    `at` is the place of the data in the file; only its beginning may have a mark.
+    """
+    mark, encoding = find_mark(data) if at == 0 else (b"", "")
     if not encoding:
         encoding = declared or "utf-8"
         try:
@@ -53,7 +61,7 @@ def decode(data: bytes, name: str, declared: str | None = None) -> tuple[str, En
         text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         raise DocumentError(
-            f"{name} is not valid {encoding} at byte {len(mark) + error.start:,}; save it as UTF-8",
+            f"{name} is not valid {encoding} at byte {at + len(mark) + error.start:,}; save it as UTF-8",
             code="unsupported_encoding",
         ) from None
     found = Encoding(encoding, mark)

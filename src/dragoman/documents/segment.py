@@ -6,7 +6,7 @@ the right words. The format writes text and spans in its own syntax.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
@@ -191,23 +191,37 @@ def render(
 
     `escape` writes text, and `markup` writes what opens a span, replaces protected text, or is a point.
     """
+    if not content.spans:
+        return escape(content.text)
+    return "".join(_render(content, children_of(content.spans), escape, markup, 0, len(content.text), None))
+
+
+def children_of(spans: Sequence[Span]) -> dict[int | None, list[int]]:
+    """The indices of the spans inside each span, and at the top (None), in the order of their places."""
     children: dict[int | None, list[int]] = {}
-    for index, span in enumerate(content.spans):
-        children.setdefault(span.parent, []).append(index)
-    spans, pieces = content.spans, list[str]()
+    for index in sorted(range(len(spans)), key=lambda i: (spans[i].start, spans[i].end, i)):
+        children.setdefault(spans[index].parent, []).append(index)
+    return children
 
-    def write(start: int, end: int, parent: int | None) -> None:
-        for index in sorted(children.get(parent, ()), key=lambda i: (spans[i].start, spans[i].end, i)):
-            span = spans[index]
-            pieces.append(escape(content.text[start : span.start]))
-            if span.kind == "protected":
-                pieces.append(markup(span) if span.open else escape(content.text[span.start : span.end]))
-            else:
-                pieces.append(markup(span))
-                write(span.start, span.end, index)
-                pieces.append(span.close)
-            start = span.end
-        pieces.append(escape(content.text[start:end]))
 
-    write(0, len(content.text), None)
-    return "".join(pieces)
+def _render(
+    content: Segment | Target,
+    children: dict[int | None, list[int]],
+    escape: Callable[[str], str],
+    markup: Callable[[Span], str],
+    start: int,
+    end: int,
+    parent: int | None,
+) -> Iterator[str]:
+    """The content from `start` to `end`, inside the span `parent`."""
+    for index in children.get(parent, ()):
+        span = content.spans[index]
+        yield escape(content.text[start : span.start])
+        if span.kind == "protected":
+            yield markup(span) if span.open else escape(content.text[span.start : span.end])
+        else:
+            yield markup(span)
+            yield from _render(content, children, escape, markup, span.start, span.end, index)
+            yield span.close
+        start = span.end
+    yield escape(content.text[start:end])

@@ -24,7 +24,6 @@ from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE
 
 BLOCK_CHARACTERS: Final = 32_768  # of segments that are translated at once, about 250 sentences
-BLOCK_THREADS: Final = 2  # one translates while the other aligns and joins words; more wait for the interpreter
 ALL: Final = slice(None)
 TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
 Split = Callable[[str], list[str]]
@@ -56,21 +55,23 @@ def translate_segments(
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     Sentences that `memory` has are taken from there.
 
-    If the engine allows it, threads translate blocks of segments: one searches while another aligns and joins words.
+    If the engine allows it, a thread translates blocks of segments while this one aligns and joins words of the last.
     """
     show = Reporter() if reporter is None else reporter
     if not translator.concurrent:
         block = SegmentTranslation(segments, translator.split, align, memory)
         show.start_stage(name, len(block.units), "sentences")
-        return Report(run_block(block, translator, show.advance))
+        run_block(block, translator, show.advance)
+        return Report(block.assemble())
     blocks, results = plan_blocks(segments, translator.split, align, memory), list[SegmentResult]()
-    with interpreter_settings, ThreadPoolExecutor(BLOCK_THREADS, "document") as pool:
+    with interpreter_settings, ThreadPoolExecutor(1, "document") as pool:
         try:
-            started = [(len(block.units), pool.submit(run_block, block, translator)) for block in blocks]
-            show.start_stage(name, sum(n_sentences for n_sentences, _ in started), "sentences")
-            for n_sentences, found in started:
-                results += found.result()
-                show.advance(n_sentences)
+            started = [(block, pool.submit(run_block, block, translator)) for block in blocks]
+            show.start_stage(name, sum(len(block.units) for block, _ in started), "sentences")
+            for block, found in started:
+                found.result()
+                results += block.assemble()
+                show.advance(len(block.units))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             translator.interrupt()
@@ -80,8 +81,8 @@ def translate_segments(
 
 def run_block(
     block: SegmentTranslation, translator: SentenceTranslator, advance: Callable[[], None] = lambda: None
-) -> list[SegmentResult]:
-    """Translate and assemble the segments of a block; `advance` counts sentences."""
+) -> None:
+    """Translate the sentences of a block; `advance` counts them."""
     steps = block.steps(advance)
     found: Iterable[Translation] | None = None
     while (step := next_step(steps, found)) is not None:
@@ -89,7 +90,6 @@ def run_block(
             found = translator.stream(step.texts, step.alignment)
         else:
             found = translator.stream_requiring(step.texts, step.required, step.alignment)
-    return block.assemble()
 
 
 def next_step(steps: Steps, found: Iterable[Translation] | None) -> SentenceRequest | None:

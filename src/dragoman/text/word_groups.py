@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, Literal
 
 from dragoman.text.normalization import MARK, SPACELESS
@@ -105,8 +106,19 @@ def token_kind(token: str) -> tuple[Literal["space", "spaceless", "inside"], boo
     return "spaceless" if SPACELESS.match(token) else "inside", is_visible(token)
 
 
+@lru_cache(maxsize=1 << 16)
+def word_step(token: str) -> int:
+    """1 for a visible token that begins a word, 0 for one inside a word, 2 for all others."""
+    kind, visible = token_kind(token)
+    return 2 if kind == "spaceless" or not visible else int(kind == "space")
+
+
 def visible_word_ids(tokens: Sequence[str]) -> list[int]:
     """The index of each token's word among the visible words; -1 for tokens of invisible words."""
+    steps = [*map(word_step, tokens)]
+    if steps and 2 not in steps:  # nearly all sentences of scripts with spaces
+        steps[0] = 0
+        return [*accumulate(steps)]
     ids, count, first, seen, before = list[int](), -1, 0, False, ""
     for i, token in enumerate(tokens):
         kind, visible = token_kind(token)

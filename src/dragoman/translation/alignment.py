@@ -41,8 +41,8 @@ def link_words(
             [[i for i, word in enumerate(sources) if word == column] for column in columns],
         )
         sources, targets = columns, rows
-    pairs = zip((sources[best] for best in weights.argmax(1)), targets, strict=True)
-    return sorted({(source, target) for source, target in pairs if source >= 0 and target >= 0})
+    pairs = {*zip([sources[best] for best in weights.argmax(1).tolist()], targets, strict=True)}
+    return sorted([pair for pair in pairs if pair[0] >= 0 and pair[1] >= 0])
 
 
 def pool_words(weights: Any, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> Any:

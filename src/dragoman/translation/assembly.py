@@ -101,15 +101,15 @@ class Assembly:
             met, unmet = constraints.met_and_unmet(self.target.decode(hypothesis.ids))
             translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
         pair = (source, tuple(hypothesis.ids))
+        values = vars(translation)  # nobody else has it yet, and `replace` takes as long as the alignment
         if self.attention is not None:
-            translation = replace(translation, attention=self.attention[pair][:, self.n_language_tokens :])
+            values["attention"] = self.attention[pair][:, self.n_language_tokens :]
         if self.alignment is not None:
             import numpy
 
             from dragoman.translation.alignment import align, move_language_last
 
             weights = move_language_last(self.alignment[pair], self.n_language_tokens)
-            links = tuple(align(weights, translation.source_tokens, translation.tokens))
-            without_end = numpy.asarray(weights)[:, : len(translation.source_tokens)]
-            translation = replace(translation, alignment=links, alignment_weights=without_end)
+            values["alignment"] = tuple(align(weights, translation.source_tokens, translation.tokens))
+            values["alignment_weights"] = numpy.asarray(weights)[:, : len(translation.source_tokens)]
         return translation

@@ -10,7 +10,7 @@ import pytest
 
 import dragoman
 from dragoman.documents.detect import detect
-from dragoman.documents.files import RECORD, find_documents, translate_documents
+from dragoman.documents.folders import RECORD, find_documents, translate_documents
 from dragoman.documents.reports.report import Report
 from dragoman.errors import DocumentError, DragomanError, OutputError
 from dragoman.translation.translator import Translator

@@ -13,6 +13,7 @@ from tests.raising import raises
 
 from dragoman.documents.detect import read_document
 from dragoman.documents.formats.office import archive as archives
+from dragoman.documents.formats.office.tree import TreeReader
 from dragoman.documents.formats.office.xml_events import MAX_DEPTH, parse
 from dragoman.errors import DocumentError
 
@@ -173,3 +174,20 @@ def test_events_cover_the_text_and_know_namespaces() -> None:
     long = "é" * 70_000  # several chunks
     assert [event.value for event in parse(f"<a>{long}<b/></a>", "part") if event.kind == "text"] == [long]
     assert sum(event.kind == "start" for event in parse("<a>" * MAX_DEPTH + "</a>" * MAX_DEPTH, "part")) == MAX_DEPTH
+
+
+@pytest.mark.parametrize("word", ["plain", "für 你好", "für 𝄞 你好"])  # characters of one, two and four bytes
+def test_trees_have_the_places_of_their_elements(word: str) -> None:
+    inside = f'<b n="{word}"/>x<!-- {word} -->{word}&amp;y<c><![CDATA[{word}]]></c>'
+    text = f"<r>{word}<s><p>no</p></s><p>{inside}</p>{word}<a n='{word}'><p/></a></r>"
+    first, alone, last = TreeReader(text, "part", False, frozenset("p"), frozenset("a"), frozenset("s")).read()
+    assert text[first.start : first.end] == f"<p>{inside}</p>" and text[first.content : first.closing] == inside
+    assert [(child.name, child.value, text[child.start : child.end]) for child in first.children] == [
+        ("b", "", f'<b n="{word}"/>'),
+        ("", "x", "x"),
+        ("", f"{word}&y", f"{word}&amp;y"),
+        ("c", "", f"<c><![CDATA[{word}]]></c>"),
+    ]
+    assert [child.value for child in first.children[3].children] == [word]
+    assert (alone.name, dict(alone.attributes), text[alone.start :][:2]) == ("a", {"n": word}, "<a")
+    assert text[last.start : last.end] == "<p/>"

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.documents.segment import Segment, SegmentBuilder, render
+from dragoman.documents.transfer import words
 from dragoman.documents.transfer.projection import AlignedUnit, best_range
 from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts
 from dragoman.documents.translate import translate_segments
+from dragoman.text import word_groups
 from dragoman.translation.result import Translation
 from word_by_word import WordByWord, backward
 
@@ -163,3 +165,17 @@ def test_words_of_tokens_are_found_in_the_text() -> None:
     assert locate_tokens("a  bcd 你好", ["▁a", "▁b", "cd", "▁", "你", "好"]).words == [(0, 1), (3, 6), (7, 8), (8, 9)]
     assert locate_tokens("Ab cd", ["▁ab", "▁c", "@@d"]).words == space_ranges("Ab cd")  # changed by its tokenizer
     assert locate_tokens("a b c", ["▁x", "▁yz1"]).words is None
+
+
+TOKENS = st.lists(st.sampled_from(["▁", "▁a", "▁bc", "d", "ef▁g", "。", "▁你", "好", "<0x20>", "</s>", "<", "", "ü,"]))
+
+
+@given(TOKENS)
+def test_plain_sentences_have_the_places_of_all_others(tokens: list[str]) -> None:
+    text = "".join(tokens).replace("▁", " ").strip()
+    found, ids = locate_tokens(text, tokens), word_groups.visible_word_ids(tokens)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "plain_ranges", lambda text, tokens: None)
+        patch.setattr(word_groups, "word_step", lambda token: 2)
+        assert locate_tokens(text, tokens) == found
+        assert word_groups.visible_word_ids(tokens) == ids

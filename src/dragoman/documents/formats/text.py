@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from dragoman.documents.encoding import decode
+from collections.abc import Iterator
+from pathlib import Path
+
+from dragoman.documents.chunks import LineBlock, read_blocks
 from dragoman.documents.segment import Segment
 from dragoman.documents.spliced import Slot, SplicedText
 
 
 def read(data: bytes, name: str) -> SplicedText:
     """Read a text file; indentation and white space at the end of lines are not part of segments."""
-    text, encoding = decode(data, name)
+    return read_block(LineBlock(data), name)
+
+
+def read_chunks(path: Path) -> Iterator[SplicedText] | None:
+    """Read a large text file in blocks of lines."""
+    blocks = read_blocks(path)
+    return None if blocks is None else (read_block(block, str(path)) for block in blocks)
+
+
+def read_block(block: LineBlock, name: str) -> SplicedText:
+    """Read a block of lines."""
+    text, encoding = block.decode(name)
     slots, place = [], 0
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), block.first_line):
         if content := line.strip():
             start = place + line.index(content)
             slots.append(Slot(start, start + len(content), Segment(content, key=f"line {number}")))

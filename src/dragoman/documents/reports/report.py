@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import Any, Final, Literal
 
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.segment import Segment, Target
@@ -17,6 +18,8 @@ PROBLEMS: dict[Problem, str] = {
     "markup_lost": "the markup could not be nested as in the source",
     "empty": "the model returned no text",
 }
+
+MAX_RESULTS: Final = 1000  # of a large document that are kept
 
 
 @dataclass(frozen=True)
@@ -56,21 +59,57 @@ class SegmentResult:
         return bool(self.problem or self.unmet or self.unaligned or set(self.flags) & {*DEGENERATE, "empty"})
 
 
+@dataclass
+class Counts:
+    """How many segments there are, how many were translated, and how many need a look, also by their problem."""
+
+    segments: int = 0
+    translated: int = 0
+    from_memory: int = 0
+    to_review: int = 0
+    problems: Counter[Problem] = field(default_factory=Counter)
+
+    def add(self, results: Iterable[SegmentResult]) -> None:
+        """Count more segments."""
+        for one in results:
+            self.segments += 1
+            self.translated += one.target is not None
+            self.from_memory += one.target is not None and one.target.approved
+            self.to_review += one.needs_review
+            if one.problem is not None:
+                self.problems[one.problem] += 1
+
+
 @dataclass(frozen=True)
 class Report:
-    """The results of all segments of a document, in order."""
+    """The results of the segments of a document, in order.
+
+    Of a large document, which was translated in chunks, `results` has only the first segments that need review;
+    `numbers` says which segments they are, and `counts` counts all.
+    """
 
     results: Sequence[SegmentResult]
+    numbers: Sequence[int] | None = None
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        if self.numbers is None and not self.counts.segments:
+            self.counts.add(self.results)
 
     @property
     def translated(self) -> int:
         """The number of translated segments."""
-        return sum(one.target is not None for one in self.results)
+        return self.counts.translated
 
     @property
     def from_memory(self) -> int:
         """The number of segments that were taken from a translation memory."""
-        return sum(one.target is not None and one.target.approved for one in self.results)
+        return self.counts.from_memory
+
+    @property
+    def needs_review(self) -> bool:
+        """Whether a person should look at a segment."""
+        return self.counts.to_review > 0
 
     @property
     def kept(self) -> list[SegmentResult]:
@@ -79,19 +118,20 @@ class Report:
 
     def summary(self) -> str:
         """One line: how many segments were translated, and what needs review."""
-        counts = Counter(problem for one in self.results if (problem := one.problem) is not None)
-        parts = [f"{self.translated:,} of {len(self.results):,} segments translated"]
-        if self.from_memory:
-            parts.append(f"{self.from_memory:,} of them from the memory")
-        parts += [f"{count:,} left in the source language ({PROBLEMS[problem]})" for problem, count in counts.items()]
-        if others := sum(one.needs_review and one.problem is None for one in self.results):
+        counts = self.counts
+        parts = [f"{counts.translated:,} of {counts.segments:,} segments translated"]
+        if counts.from_memory:
+            parts.append(f"{counts.from_memory:,} of them from the memory")
+        left = counts.problems
+        parts += [f"{n:,} left in the source language ({PROBLEMS[problem]})" for problem, n in left.items()]
+        if others := counts.to_review - left.total():
             parts.append(f"{others:,} more to review")
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON object, with an entry for each segment that needs review."""
         return {
-            "segments": len(self.results),
+            "segments": self.counts.segments,
             "translated": self.translated,
             "from_memory": self.from_memory,
             "review": [
@@ -106,7 +146,28 @@ class Report:
                     "unaligned": list(one.unaligned),
                     "matches": [asdict(match) for match in one.matches],
                 }
-                for number, one in enumerate(self.results, 1)
+                for number, one in zip(self.numbers or count(1), self.results, strict=False)
                 if one.needs_review
             ],
         }
+
+
+class ReportBuilder:
+    """Builds the report of a large document, without keeping every result."""
+
+    def __init__(self) -> None:
+        self.results: list[SegmentResult] = []
+        self.numbers: list[int] = []
+        self.counts = Counts()
+
+    def add(self, results: Sequence[SegmentResult]) -> None:
+        """Add the results of the next segments."""
+        for number, one in enumerate(results, self.counts.segments + 1):
+            if one.needs_review and len(self.results) < MAX_RESULTS:
+                self.results.append(one)
+                self.numbers.append(number)
+        self.counts.add(results)
+
+    def build(self) -> Report:
+        """The report."""
+        return Report(self.results, self.numbers, self.counts)

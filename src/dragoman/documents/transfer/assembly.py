@@ -189,7 +189,7 @@ def align_units(job: Job, source: str, target: str) -> AlignedText:
         first = [len(side.parts) for side in sides]
         links += [(s + len(sides[0].of_word), t + len(sides[1].of_word)) for s, t in own_links]
         for side, own, text, shift in zip(sides, words, (source, target), at, strict=True):
-            shifted = [(start + shift, end + shift) for start, end in own] if shift else own
+            shifted = shift_ranges(own, shift)
             if unit.marked:
                 side.add_words(text, shifted)
             else:
@@ -214,13 +214,17 @@ def token_weights(
     source, target = (side.tokens for side in unit.places)
     if source is None or target is None:
         return None, (), ()
-    found, low, last = list[Range](), own[0], own[1]
-    for start, end in target:
-        start, end = start + at[1], end + at[1]
+    found, (low, last) = list[Range](), own
+    for start, end in shift_ranges(target, at[1]):
         while low < last and parts[low][1] <= start:
             low += 1
         high = low
         while high < last and parts[high][0] < end:
             high += 1
         found.append((low, high))
-    return one.alignment_weights, [(start + at[0], end + at[0]) for start, end in source], found
+    return one.alignment_weights, shift_ranges(source, at[0]), found
+
+
+def shift_ranges(ranges: list[Range], shift: int) -> list[Range]:
+    """Ranges further to the right."""
+    return [(start + shift, end + shift) for start, end in ranges] if shift else ranges

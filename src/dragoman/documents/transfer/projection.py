@@ -40,6 +40,11 @@ class AlignedUnit:
     target_tokens: Sequence[Range] = ()
 
     @cached_property
+    def token_parts(self) -> list[tuple[int, int]]:
+        """Each target token with each part that it is in."""
+        return [(i, part) for i, (low, high) in enumerate(self.target_tokens) for part in range(low, high)]
+
+    @cached_property
     def shares(self) -> Any:
         """How much of each target token belongs to each source token: `[T, S]`, with rows that sum to 1 or 0.
 
@@ -48,10 +53,14 @@ class AlignedUnit:
         """
         import numpy as np
 
-        visible = np.fromiter((start < end for start, end in self.source_tokens), bool, len(self.source_tokens))
-        weights = np.where(visible, np.asarray(self.weights, dtype=np.float64), 0) ** FLATNESS
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if invisible := [i for i, (start, end) in enumerate(self.source_tokens) if start >= end]:
+            weights = weights.copy()
+            weights[:, invisible] = 0
+        weights = weights**FLATNESS
         weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
-        return weights / np.maximum(weights.sum(1, keepdims=True), 1e-12)
+        weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
+        return weights
 
     def share(self, start: int, end: int) -> list[float]:
         """The share of attention of each target token on these characters of the source.
@@ -60,13 +69,14 @@ class AlignedUnit:
         """
         first = bisect_right(self.source_tokens, start, key=lambda token: token[1])
         columns, parts = list[int](), list[float]()
-        for i in range(first, len(self.source_tokens)):
-            low, high = self.source_tokens[i]
+        for i, (low, high) in enumerate(self.source_tokens[first:], first):
             if low < high:
                 if low >= end:
                     break
                 columns.append(i)
                 parts.append((min(high, end) - max(low, start)) / (high - low))
+        if parts == [1.0]:
+            return self.shares[:, columns[0]].tolist()  # type: ignore[no-any-return]
         found: list[float] = (self.shares[:, columns] @ parts).tolist()
         return found
 
@@ -218,10 +228,10 @@ class _Projection:
         for unit in units:
             if unit.weights is None:
                 continue
-            for share, (low, high) in zip(unit.share(start, end), unit.target_tokens, strict=True):
-                for t in range(low, high):
-                    if not marks[t] and share >= shares.get(t, 0.0):
-                        shares[t] = share
+            own_shares = unit.share(start, end)
+            for i, t in unit.token_parts:
+                if not marks[t] and own_shares[i] >= shares.get(t, 0.0):
+                    shares[t] = own_shares[i]
         return shares
 
     def _units(self, own: set[int]) -> Sequence[AlignedUnit]:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.word_groups import group_tokens, is_visible, spell, visible_word_ids
 
 WORD: Final = re.compile(r"\S+")
@@ -35,6 +36,8 @@ class TokenPlaces(NamedTuple):
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
     """The places of words and tokens in `text`."""
+    if (found := plain_ranges(text, tokens)) is not None:
+        return TokenPlaces(space_ranges(text), found)
     written = [visible_text(token) for token in tokens]
     spaces = space_ranges(text)
     if "".join(written) != "".join(text[start:end] for start, end in spaces):
@@ -55,6 +58,30 @@ def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
         if word >= 0 and name:
             words[word] = (words[word][0], place[1]) if words[word][1] else place
     return TokenPlaces(words, ranges)
+
+
+def plain_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
+    """The places of tokens if they spell the text with ▁ for single spaces, which separate words; None otherwise.
+
+    That is so for nearly all sentences of scripts with spaces.
+    """
+    joined = "".join(tokens)
+    if joined.replace(MARK, " ").removeprefix(" ") != text or "<" in joined:  # single bytes, special tokens
+        return None
+    if " ".join(text.split()) != text or not (text.isascii() or SPACELESS.search(text) is None):
+        return None
+    ranges, start, last, n_marks = list[Range](), len(text) - len(joined), 0, 0
+    for token in tokens:
+        end = start + len(token)
+        if token[:1] == MARK:
+            start, n_marks = start + 1, n_marks + 1
+        if start < end:
+            last = end
+            ranges.append((start, end))
+        else:
+            ranges.append((last, last))
+        start = end
+    return ranges if n_marks == joined.count(MARK) else None  # none inside a token
 
 
 def _locate_bytes(text: str, tokens: Sequence[str], spaces: list[Range]) -> TokenPlaces:
@@ -104,16 +131,20 @@ class WordParts(NamedTuple):
     def add_words(self, text: str, words: Iterable[Range]) -> None:
         """Divide more words of the text."""
         parts, marks, of_word = self
+        first = last = len(parts)
         for word in words:
-            first, content = len(parts), text[word[0] : word[1]]
-            if content.isalpha():  # most words
+            start, end = word
+            if text[start:end].isalpha():  # most words
                 parts.append(word)
                 marks.append(False)
+                last += 1
             else:
-                for low, high, mark in split_word(content):
-                    parts.append((word[0] + low, word[0] + high))
+                for low, high, mark in split_word(text[start:end]):
+                    parts.append((start + low, start + high))
                     marks.append(mark)
-            of_word.append((first, len(parts)))
+                    last += 1
+            of_word.append((first, last))
+            first = last
 
     def add_whole(self, words: Sequence[Range]) -> None:
         """Add words that are not divided, because no markup is inside their sentence."""

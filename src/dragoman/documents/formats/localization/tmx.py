@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from dragoman.documents.chunks import open_document
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.formats.localization.languages import matches
+from dragoman.documents.formats.localization.xml_chunks import (
+    START_BYTES,
+    check_large,
+    read_texts,
+    split_at,
+    utf_encoding,
+)
 from dragoman.documents.formats.localization.xml_inline import Inline, placeholder, read_inline, render_xml
 from dragoman.documents.formats.localization.xml_tree import (
     Element,
@@ -84,14 +93,21 @@ def read(data: bytes, name: str, options: ReadOptions) -> TmxDocument:
     if header is None or body is None:
         raise DocumentError(f"{name} has no <{'body' if header else 'header'}>", code="damaged_document")
     units = named(body.children, "tu")
-    source, target = languages(units, header.get("srclang"), name, options)
+    source, target = choose_languages(present_languages(units), header.get("srclang"), name, options)
+    return TmxDocument(text, encoding, read_units(text, units, source, target, options.retranslate), target)
+
+
+def read_units(
+    text: str, units: Sequence[Element], source: str, target: str, retranslate: bool, first: int = 1
+) -> list[Unit]:
+    """The units to translate; `first` is the number of the first one in the file."""
     found = []
-    for number, unit in enumerate(units, 1):
+    for number, unit in enumerate(units, first):
         variants = [variant for variant in named(unit.children, "tuv") if variant.find("seg") is not None]
         own = unit.get("srclang") or source
         sources = [one for one in variants if matches(language(one), source if own == "*all*" else own)]
         targets = [one for one in variants if matches(language(one), target)]
-        if not sources or (not options.retranslate and any(segment_content(text, one) for one in targets)):
+        if not sources or (not retranslate and any(segment_content(text, one) for one in targets)):
             continue
         segment = sources[0].find("seg")
         assert segment is not None
@@ -99,7 +115,30 @@ def read(data: bytes, name: str, options: ReadOptions) -> TmxDocument:
         read_segment = read_inline(segment.content(text), classify, key)
         if read_segment.text.strip():
             found.append(Unit(read_segment, sources[0], targets[0] if targets else None, variants[-1].end))
-    return TmxDocument(text, encoding, found, target)
+    return found
+
+
+def read_chunks(path: Path, options: ReadOptions) -> Iterator[TmxDocument] | None:
+    """Read a large file in chunks of whole units, after a pass that checks it and finds its languages."""
+    name = str(path)
+    with open_document(path) as file:
+        encoding = utf_encoding(file.read(START_BYTES))
+    if encoding is None:
+        return None
+    outline = read_outline(path, name)
+    source, target = choose_languages(outline.languages, outline.source, name, options)
+    return _chunks(path, name, encoding, source, target, options.retranslate)
+
+
+def _chunks(
+    path: Path, name: str, encoding: Encoding, source: str, target: str, retranslate: bool
+) -> Iterator[TmxDocument]:
+    first = 1
+    for text, elements in split_at(read_texts(path, name, encoding), "tu"):
+        if "\0" in text:
+            raise DocumentError(f"{name} has NUL characters: it is not a text file", code="damaged_document")
+        yield TmxDocument(text, encoding, read_units(text, elements, source, target, retranslate, first), target)
+        first, encoding = first + len(elements), Encoding(encoding.name)  # only the first chunk has a mark
 
 
 def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
@@ -107,7 +146,8 @@ def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[s
     text, _, root = read_xml(data, name)
     header, body = root.find("header"), root.find("body")
     units = named(body.children, "tu") if body is not None else []
-    source, target = languages(units, header.get("srclang") if header is not None else "", name, options)
+    declared = header.get("srclang") if header is not None else ""
+    source, target = choose_languages(present_languages(units), declared, name, options)
     for unit in units:
         texts: dict[str, str] = {}
         for variant in named(unit.children, "tuv"):
@@ -118,9 +158,47 @@ def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[s
             yield texts[primary(source)], texts[primary(target)]
 
 
-def languages(units: Sequence[Element], declared: str, name: str, options: ReadOptions) -> tuple[str, str]:
-    """The source and the target language of a file."""
-    present = {primary(language(one)): language(one) for unit in units for one in named(unit.children, "tuv")}
+@dataclass
+class Outline:
+    """What a file says about its languages: that of its sources, and the codes of its variants by their languages."""
+
+    source: str = ""
+    languages: dict[str, str] = field(default_factory=dict)
+
+
+def read_outline(path: Path, name: str) -> Outline:
+    """The outline of a large file; raise if it is not well formed, declares entities or is not TMX."""
+    outline, seen = Outline(), dict[str, None]()  # the root, then header and body
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        match local_name(tag):
+            case "tuv":
+                own = attributes.get("xml:lang", attributes.get("lang", ""))
+                outline.languages[primary(own)] = own
+            case "header" if "header" not in seen:
+                outline.source = attributes.get("srclang", "")
+                seen["header"] = None
+            case "body":
+                seen["body"] = None
+            case root if not seen:
+                seen[root] = None
+
+    check_large(path, name, start)
+    if "tmx" not in seen:
+        raise DocumentError(f"{name} is not TMX: its root is <{next(iter(seen))}>", code="damaged_document")
+    for part in ("header", "body"):
+        if part not in seen:
+            raise DocumentError(f"{name} has no <{part}>", code="damaged_document")
+    return outline
+
+
+def present_languages(units: Sequence[Element]) -> dict[str, str]:
+    """The codes of all variants, by their languages."""
+    return {primary(language(one)): language(one) for unit in units for one in named(unit.children, "tuv")}
+
+
+def choose_languages(present: dict[str, str], declared: str, name: str, options: ReadOptions) -> tuple[str, str]:
+    """The source and the target language of a file with these languages."""
     source = options.source or ("" if declared == "*all*" else declared)
     others = [code for code in present.values() if not matches(code, source)]
     target = options.target or (others[0] if len(others) == 1 and source else "")

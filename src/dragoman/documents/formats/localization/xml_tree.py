@@ -66,13 +66,17 @@ def read_xml(data: bytes, name: str) -> tuple[str, Encoding, Element]:
     declared = DECLARED.search(data, 0, 200)
     text, encoding = decode(data, name, declared[1].decode("ascii") if declared else None)
     if ENTITIES.search(text):
-        raise DocumentError(
-            f"{name} declares XML entities, which is not supported because they can be harmful; replace them by their "
-            "text",
-            code="unsafe_document",
-        )
+        raise entities_error(name)
     check_well_formed(data, name)
     return text, encoding, parse_tree(text, name)
+
+
+def entities_error(name: str) -> DocumentError:
+    """The error for a file that declares entities."""
+    return DocumentError(
+        f"{name} declares XML entities, which is not supported because they can be harmful; replace them by their text",
+        code="unsafe_document",
+    )
 
 
 def check_well_formed(data: bytes, name: str) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.rules import Role, Rules
 from dragoman.documents.formats.office.tree import Element
@@ -17,8 +16,7 @@ NAME: Final = re.compile(r"</?([^\s/>]+)")
 PRESERVE: Final = ' xml:space="preserve"'
 
 
-@dataclass(frozen=True)
-class TextRun:
+class TextRun(NamedTuple):
     """The markup around text. Runs with the same key look the same."""
 
     key: str = ""
@@ -32,8 +30,7 @@ class TextRun:
 PLAIN: Final = TextRun()
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """A piece of a paragraph.
 
     `unit` is the place of the smallest markup that can be replaced with it: a run, or an element between runs. `at` is
@@ -68,7 +65,8 @@ class ItemReader:
     def __init__(self, text: str, rules: Rules) -> None:
         self.text, self.rules = text, rules
         self.items: list[Item] = []
-        self.keys: dict[str, str] = {}  # of the properties of runs, most of which occur often
+        self.looks: dict[str, tuple[str, str]] = {}  # of the properties of runs, most of which occur often
+        self.markup: dict[str, tuple[str, str]] = {}  # of text, by its start tag
 
     def read(self, paragraph: Element) -> list[Item]:
         """The items of a paragraph, in order."""
@@ -86,7 +84,7 @@ class ItemReader:
             self._container(element, run, unit)
         elif name in rules.texts:  # text without a run
             text_open, text_close = self._text_markup(element)
-            own = replace(run, text_open=text_open, text_close=text_close)
+            own = run._replace(text_open=text_open, text_close=text_close)
             self._content(element, own, unit or (element.start, element.end))
         elif name or rules.direct:
             self._content(element, run, unit or (element.start, element.end))
@@ -113,37 +111,37 @@ class ItemReader:
             return
         properties = next((child for child in element.children if child.name in rules.properties), None)
         text = next((child for child in element.children if child.name in rules.texts), None)
-        opening, key, label = self.text[element.start : element.content], "", ""
+        opening, key, label = self.text[element.start : element.content], "", "run"
         if element.content == element.end:  # an empty element
             return
         if properties is not None:
             raw = self.text[properties.start : properties.end]
             opening += raw
-            key = self._key(raw)
-            label = "+".join(
-                [*map(local, properties.attributes), *(local(child.name) for child in properties.children)]
-            )
+            key, label = self.looks.get(raw) or self._look(raw, properties)
         around = ("", "") if text is None else self._text_markup(text)
-        own = TextRun(key, opening, *around, self.text[element.closing : element.end], label[:40] or "run")
+        own = TextRun(key, opening, *around, self.text[element.closing : element.end], label)
         for child in element.children:
             if child.name and child is not properties:
                 self._content(child, own, unit)
 
-    def _key(self, properties: str) -> str:
-        """The properties of a run without what does not make runs look different."""
-        key = self.keys.get(properties)
-        if key is None:
-            key = " ".join(self.rules.insignificant.sub("", properties).split())
-            key = self.keys[properties] = "" if EMPTY.fullmatch(key) else key
-        return key
+    def _look(self, raw: str, properties: Element) -> tuple[str, str]:
+        """The properties of a run without what does not make runs look different, and a name for them."""
+        key = " ".join(self.rules.insignificant.sub("", raw).split())
+        parts = [*map(local, properties.attributes), *(local(child.name) for child in properties.children)]
+        found = self.looks[raw] = "" if EMPTY.fullmatch(key) else key, "+".join(parts)[:40] or "run"
+        return found
 
     def _text_markup(self, element: Element) -> tuple[str, str]:
         """The tags around text in a run."""
-        opening = self.text[element.start : element.content].removesuffix(">").removesuffix("/").rstrip()
+        tag = self.text[element.start : element.content]
+        if (known := self.markup.get(tag)) is not None:
+            return known
+        opening = tag.removesuffix(">").removesuffix("/").rstrip()
         if self.rules.preserve and "xml:space" not in element.attributes:
             opening += PRESERVE
-        found = NAME.match(opening)
-        return opening + ">", f"</{found[1] if found else ''}>"
+        name = NAME.match(opening)
+        found = self.markup[tag] = opening + ">", f"</{name[1] if name else ''}>"
+        return found
 
     def _container(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules, content = self.rules, element.content
@@ -172,8 +170,8 @@ class ItemReader:
             if rules.direct:
                 self.items.append(Item("text", unit, raw, element.value, run))
         elif name in rules.texts:
-            text = "".join(child.value for child in element.children)
-            if not rules.newlines:
+            text = "".join([child.value for child in element.children])
+            if not rules.newlines and not text.isprintable():
                 text = re.sub(r"[\t\r\n]", " ", text)
             if rules.strips and element.attributes.get("xml:space") != "preserve":
                 text = text.strip()
@@ -242,9 +240,9 @@ def _paired(items: Sequence[Item], ends: dict[int, int], rules: Rules, index: in
             continue
         inside = items[index + 1 : end]
         if item.role == "start":
-            yield replace(item, kind="open", role="")
+            yield item._replace(kind="open", role="")
             yield from _paired(items, ends, rules, index + 1, end)
-            yield replace(items[end], kind="close", role="")
+            yield items[end]._replace(kind="close", role="")
         else:
             separate = next((i for i in range(index + 1, end) if items[i].role == "separate"), end)
             code = "".join(one.code for one in items[index:separate])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from dragoman.documents.formats.office.items import Item, ItemReader, local, pair_ranges, trim
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.runs import FORBIDDEN, escape_xml, make_slot
-from dragoman.documents.formats.office.tree import Element, build
-from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
+from dragoman.documents.formats.office.tree import Element, TreeReader
+from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.markup import TAG, attributes, escape_attribute
 from dragoman.documents.segment import MAX_DEPTH, Segment
 from dragoman.documents.spliced import Slot, SplicedText
@@ -32,23 +32,16 @@ class PartReader:
     def __init__(self, text: str, name: str, label: str, rules: Rules, doctype: bool = False) -> None:
         self.text, self.name, self.label, self.rules, self.doctype = text, name, label, rules, doctype
         self.items = ItemReader(text, rules)
-        self.built = rules.paragraphs | rules.strings | rules.inspected
         self.slots: list[Slot] = []
         self.count = 0
 
     def read(self) -> list[Slot]:
         """All slots, in order."""
         rules = self.rules
-        events = parse(self.text, self.name, self.doctype)
-        for event in events:
-            if event.kind != "start":
-                continue
-            if event.name in rules.skipped:
-                skip(events)
-            elif event.name in self.built:
-                self._element(build(event, events))
-            elif event.name in rules.attributes:
-                self._attributes(event)
+        built = rules.paragraphs | rules.strings | rules.inspected
+        alone = frozenset(rules.attributes)
+        for element in TreeReader(self.text, self.name, self.doctype, built, alone, rules.skipped).read():
+            self._element(element)
         return sorted(self.slots, key=lambda slot: (slot.start, -slot.end))
 
     def _element(self, element: Element) -> None:
@@ -85,7 +78,7 @@ class PartReader:
             segment = Segment(text, key=f"{self.label} {self.count}")
             self.slots.append(Slot(element.content, element.closing, segment, escape_xml))
 
-    def _attributes(self, tag: Element | Event) -> None:
+    def _attributes(self, tag: Element) -> None:
         """Slots for the attributes of a tag that people read."""
         wanted = self.rules.attributes[tag.name]
         if wanted.isdisjoint(tag.attributes):
@@ -110,10 +103,3 @@ def is_movable(items: Sequence[Item]) -> bool:
 def escape_value(text: str) -> str:
     """The value of an attribute, without characters that XML does not have."""
     return escape_attribute(FORBIDDEN.sub("", text)).replace("\n", "&#10;")
-
-
-def skip(events: Iterator[Event]) -> None:
-    """Pass over the rest of an element that has begun."""
-    depth = 1
-    while depth:
-        depth += {"start": 1, "end": -1}.get(next(events).kind, 0)

@@ -11,8 +11,9 @@ from typing import Final
 from dragoman.documents.formats.office.items import PLAIN, Item, TextRun
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.markup import escape_text
-from dragoman.documents.segment import SegmentBuilder, Span, Target
+from dragoman.documents.segment import SegmentBuilder, Span, Target, children_of
 from dragoman.documents.spliced import Slot
+from dragoman.documents.transfer.words import Range
 
 FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML lacks
 REPEATED: Final = re.compile(" {2,}")
@@ -42,31 +43,39 @@ class RunSlot(Slot):
     def render(self, target: Target, markup: Callable[[Span], str]) -> str:
         """The target as runs."""
         writer = _Writer(self)
-        children: dict[int | None, list[int]] = {}
-        for index, span in enumerate(target.spans):
-            children.setdefault(span.parent, []).append(index)
-
-        def write(start: int, end: int, parent: int | None, run: TextRun) -> None:
-            ordered = sorted(children.get(parent, ()), key=lambda i: (target.spans[i].start, target.spans[i].end, i))
-            for index in ordered:
-                span = target.spans[index]
-                writer.add_text(target.text[start : span.start], run)
-                own = self.runs.get(index)
-                if span.kind == "protected" and not span.open:
-                    writer.add_text(target.text[span.start : span.end], run)
-                elif span.kind != "pair":
-                    writer.add_markup(markup(span) if own is None else own.open + markup(span) + own.close)
-                elif own is not None:
-                    write(span.start, span.end, index, own)
-                else:
-                    writer.add_markup(markup(span))
-                    write(span.start, span.end, index, self.bases.get(index, run))
-                    writer.add_markup(span.close)
-                start = span.end
-            writer.add_text(target.text[start:end], run)
-
-        write(0, len(target.text), None, self.bases.get(None, PLAIN))
+        self._write(writer, target, children_of(target.spans), markup, (0, len(target.text)), None)
         return writer.finish()
+
+    def _write(
+        self,
+        writer: _Writer,
+        target: Target,
+        children: dict[int | None, list[int]],
+        markup: Callable[[Span], str],
+        place: Range,
+        parent: int | None,
+        run: TextRun = PLAIN,
+    ) -> None:
+        """Write a part of the target, inside the span `parent`; `run` is the run around it."""
+        start, end = place
+        own_run = None if parent is None else self.runs.get(parent)
+        run = own_run or self.bases.get(parent, run)
+        for index in children.get(parent, ()):
+            span = target.spans[index]
+            writer.add_text(target.text[start : span.start], run)
+            own = self.runs.get(index)
+            if span.kind == "protected" and not span.open:
+                writer.add_text(target.text[span.start : span.end], run)
+            elif span.kind != "pair":
+                writer.add_markup(markup(span) if own is None else own.open + markup(span) + own.close)
+            elif own is not None:
+                self._write(writer, target, children, markup, (span.start, span.end), index)
+            else:
+                writer.add_markup(markup(span))
+                self._write(writer, target, children, markup, (span.start, span.end), index, run)
+                writer.add_markup(span.close)
+            start = span.end
+        writer.add_text(target.text[start:end], run)
 
 
 class _Writer:

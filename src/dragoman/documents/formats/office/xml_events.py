@@ -82,20 +82,22 @@ def decode_part(data: bytes, name: str) -> tuple[str, Encoding]:
 
 def parse(text: str, name: str, doctype: bool = False) -> Iterator[Event]:
     """The events of a part. `doctype` permits a document type, but never one that declares entities."""
-    return _Parser(text, name, doctype).parse()
+    return EventParser(text, name, doctype).parse()
 
 
-class _Parser:
-    """Collects what Expat calls back, a chunk at a time."""
+class Parser:
+    """What Expat calls back, with the places of events, a chunk at a time."""
 
     def __init__(self, text: str, name: str, doctype: bool) -> None:
         self.name, self.doctype, self.depth = name, doctype, 0
-        self.data, self.size = text.encode(), len(text)
-        self.plain = len(self.data) == self.size  # bytes and characters have the same places
-        self.byte, self.character = 0, 0
-        self.found: list[Found] = []  # events without their ends, which are where the next ones start
+        self.size = len(text)
+        # an encoding in which a character has a fixed number of bytes, if there is one that Expat reads
+        self.width = 1 if text.isascii() else 2 if max(text) <= "\uffff" else 0
+        encoding = {1: "utf-8", 2: "utf-16-le"}.get(self.width, "utf-8")
+        self.data = text.encode(encoding, "surrogatepass")
+        self.byte, self.character = 0, 0  # the last place, if the width differs
         self.names: dict[str, str] = {}
-        self.parser = parser = expat.ParserCreate("utf-8", " ")
+        self.parser = parser = expat.ParserCreate(encoding.replace("-le", "LE"), " ")
         parser.buffer_text = False
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -107,31 +109,23 @@ class _Parser:
         parser.SkippedEntityHandler = lambda *_: self._other("")
         parser.DefaultHandler = self._other
 
-    def parse(self) -> Iterator[Event]:
-        last: Found | None = None
-        values: list[str] = []  # of text that comes in several calls
+    def feed(self) -> Iterator[None]:
+        """Parse all chunks; yield after each."""
         places = [*range(0, len(self.data), CHUNK), len(self.data)]
         for start in places:
             try:
                 self.parser.Parse(self.data[start : start + CHUNK], start == places[-1])
             except expat.ExpatError as error:
                 raise DocumentError(f"{self.name} is damaged: {error}") from None
-            for found in self.found:
-                if last is not None:
-                    if last[0] == found[0] == "text":
-                        values.append(found[4])
-                        continue
-                    yield Event(last[0], last[1], found[1], last[2], last[3], "".join(values))
-                last, values = found, [found[4]] if found[0] == "text" else []
-            self.found.clear()
-        if last is not None:
-            yield Event(last[0], last[1], self.size, last[2], last[3], "".join(values))
+            yield
 
     def _place(self) -> int:
         """The place of the current event in the text."""
         index = self.parser.CurrentByteIndex
-        if self.plain:
+        if self.width == 1:
             return index
+        if self.width == 2:
+            return index >> 1
         if index > self.byte:
             self.character += len(self.data[self.byte : index].decode())
             self.byte = index
@@ -143,14 +137,65 @@ class _Parser:
         found = self.names[name] = f"{NAMESPACES.get(space, space)}:{local}" if space else local
         return found
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
+    def _enter(self, name: str) -> str:
+        """Begin an element; return its name with a known prefix."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise unsafe(self.name, f"elements are nested more than {MAX_DEPTH} deep")
+        return self.names.get(name) or self._name(name)
+
+    def _renamed(self, attributes: dict[str, str]) -> dict[str, str]:
+        """Attributes by their names with known prefixes."""
         names = self.names
-        if attributes:
-            attributes = {names.get(key) or self._name(key): value for key, value in attributes.items()}
-        self.found.append(("start", self._place(), names.get(name) or self._name(name), attributes, ""))
+        return {names.get(key) or self._name(key): value for key, value in attributes.items()}
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        raise NotImplementedError
+
+    def _end(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _text(self, value: str) -> None:
+        raise NotImplementedError
+
+    def _other(self, _: str) -> None:
+        raise NotImplementedError
+
+    def _doctype(self, *_: object) -> None:
+        if not self.doctype:
+            raise unsafe(self.name, "it declares a document type")
+        self._other("")
+
+    def _entity(self, *_: object) -> None:
+        raise unsafe(self.name, "it declares entities")
+
+
+class EventParser(Parser):
+    """Collects events."""
+
+    def __init__(self, text: str, name: str, doctype: bool) -> None:
+        super().__init__(text, name, doctype)
+        self.found: list[Found] = []  # events without their ends, which are where the next ones start
+
+    def parse(self) -> Iterator[Event]:
+        """The events, in order."""
+        last: Found | None = None
+        values: list[str] = []  # of text that comes in several calls
+        for _ in self.feed():
+            for found in self.found:
+                if last is not None:
+                    if last[0] == found[0] == "text":
+                        values.append(found[4])
+                        continue
+                    yield Event(last[0], last[1], found[1], last[2], last[3], "".join(values))
+                last, values = found, [found[4]] if found[0] == "text" else []
+            self.found.clear()
+        if last is not None:
+            yield Event(last[0], last[1], self.size, last[2], last[3], "".join(values))
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        name = self._enter(name)
+        self.found.append(("start", self._place(), name, self._renamed(attributes), ""))
 
     def _end(self, name: str) -> None:
         self.depth -= 1
@@ -161,11 +206,3 @@ class _Parser:
 
     def _other(self, _: str) -> None:
         self.found.append(("other", self._place(), "", NO_ATTRIBUTES, ""))
-
-    def _doctype(self, *_: object) -> None:
-        if not self.doctype:
-            raise unsafe(self.name, "it declares a document type")
-        self._other("")
-
-    def _entity(self, *_: object) -> None:
-        raise unsafe(self.name, "it declares entities")

@@ -19,15 +19,21 @@ ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9
 def read(data: bytes, name: str) -> SplicedText:
     """Read a JSON file. In .arb files, and wherever else a key begins with @, the value describes a string: skip it."""
     text, encoding = decode(data, name)
+    return SplicedText(text, value_slots(text, name), encoding)
+
+
+def value_slots(text: str, name: str, start: int = 0, end: int | None = None, key: str = "") -> list[Slot]:
+    """The slots of the JSON value at `text[start:end]`; `name` is for messages, and `key` begins the keys."""
+    value = text[start:end]
     try:
-        parse_json(text)
+        parse_json(value)
     except ValueError as error:
         raise DocumentError(f"{name} is not valid JSON: {error}", code="invalid_json") from None
-    ascii_only = text.isascii() and "\\u" in text
+    written = escape_ascii if value.isascii() and "\\u" in value else escape
     slots: list[Slot] = []
     path: list[str | int] = []  # the key or index of each open container
     after_key = False
-    for token in TOKEN.finditer(text):
+    for token in TOKEN.finditer(text, start, len(text) if end is None else end):
         match token[0]:
             case "{":
                 path.append("")
@@ -45,13 +51,12 @@ def read(data: bytes, name: str) -> SplicedText:
             case string if string.startswith('"'):
                 if path and isinstance(path[-1], str) and not after_key:
                     path[-1] = json.loads(string)
-                elif not any(isinstance(key, str) and key.startswith("@") for key in path):
-                    value, places = unescape(
+                elif not any(isinstance(part, str) and part.startswith("@") for part in path):
+                    content, places = unescape(
                         string[1:-1], token.start() + 1, ESCAPE, lambda found: str(json.loads(f'"{found[0]}"'))
                     )
-                    key = ".".join(map(str, path))
-                    slots += string_slots(value, places, key, escape_ascii if ascii_only else escape, original=text)
-    return SplicedText(text, slots, encoding)
+                    slots += string_slots(content, places, key + ".".join(map(str, path)), written, original=text)
+    return slots
 
 
 def escape(text: str) -> str:
