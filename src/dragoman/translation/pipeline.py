@@ -22,7 +22,7 @@ from dragoman.translation.assembly import Assembly
 from dragoman.translation.options import TranslationRequest
 from dragoman.translation.overlap import blocks_of, overlap
 from dragoman.translation.result import Translation, join_translations
-from dragoman.translation.segmentation import Ids
+from dragoman.translation.segmentation import WHOLE, Ids
 from dragoman.translation.text_windows import SentenceJob, TextWindow, WindowBuilder
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class Pipeline:
             made = assembly.translations([job.source for job in jobs], found.hypotheses.take(numbers), constraints)
             by_number = dict(zip(numbers, made, strict=True))
             for layout, of_text in here:
-                yield join_translations(layout, [by_number[i] for i in of_text])
+                whole = layout is WHOLE  # nearly every text
+                yield by_number[of_text[0]] if whole else join_translations(layout, [by_number[i] for i in of_text])
 
     @cached_property
     def recorded(self) -> list[RecordedHead]:

@@ -140,6 +140,12 @@ class Segmenter:
         for number, layout in enumerate(layouts):
             parts: list[Ids] = []
             lines: list[LineLayout] = []
+            if layout is WHOLE:  # nearly every text
+                ids = next(found)
+                if 0 < len(ids) <= max_tokens:
+                    encoded.append([tuple(ids)])
+                    continue
+                found = chain([ids], found)
             for line in layout.lines:
                 before = len(parts)
                 for ids in islice(found, line.n_segments):

@@ -62,12 +62,12 @@ def split_windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
         yield window
 
 
-def longest_first(jobs: Iterable[SentenceJob]) -> list[SentenceJob]:
-    """Jobs by the length of their source, those of equal length in a fixed order."""
-    by_length: dict[int, list[SentenceJob]] = {}  # many short sorts: one long sort would block the engine's thread
-    for job in jobs:
-        by_length.setdefault(len(job.source), []).append(job)
-    return [job for length in sorted(by_length, reverse=True) for job in sorted(by_length[length])]
+def longest_first(jobs: Sequence[SentenceJob]) -> list[int]:
+    """The numbers of jobs by the length of their source, those of equal length in a fixed order."""
+    by_length: dict[int, list[int]] = {}  # many short sorts: one long sort would block the engine's thread
+    for number, job in enumerate(jobs):
+        by_length.setdefault(len(job.source), []).append(number)
+    return [i for length in sorted(by_length, reverse=True) for i in sorted(by_length[length], key=jobs.__getitem__)]
 
 
 class WindowBuilder:
@@ -109,24 +109,32 @@ class WindowBuilder:
             before = language_tokens(translator.source, request.to, first, len(texts))
             parts = [[(*token, *ids) for ids in of_text] for token, of_text in zip(before, parts, strict=True)]
         prefixes = self._prefixes(first, len(texts))
-        numbers: dict[SentenceJob, int] = {}  # equal segments are translated once
+        numbers: dict[tuple[object, ...], int] = {}  # equal segments are translated once
+        jobs: list[SentenceJob] = []
         segments: list[list[int]] = []
         limited = translator.longest_source is not None or translator.longest_output is not None
         for i, (text, prefix, of_text) in enumerate(zip(texts, prefixes, parts, strict=True)):
             try:
                 if limited:
                     self._check_length(text, of_text, prefix)
-                jobs = self._jobs(first + i, of_text, prefix)
+                of_segments = self._jobs(first + i, of_text, prefix)
             except DragomanError as wrong:
                 error = wrong
                 break
-            segments.append([numbers.setdefault(job, len(numbers)) for job in jobs])
-        ordered = longest_first(numbers)
-        ranks = [0] * len(ordered)
-        for rank, job in enumerate(ordered):
-            ranks[numbers[job]] = rank
+            chosen: list[int] = []
+            for job in of_segments:
+                # the hash of constraints takes time
+                key = job if job.constraints else (job.source, job.prefix, job.n_parts)
+                chosen.append(numbers.setdefault(key, len(jobs)))
+                if chosen[-1] == len(jobs):
+                    jobs.append(job)
+            segments.append(chosen)
+        order = longest_first(jobs)
+        ranks = [0] * len(order)
+        for rank, number in enumerate(order):
+            ranks[number] = rank
         segments = [[ranks[number] for number in of_text] for of_text in segments]
-        return TextWindow(layouts[: len(segments)], segments, ordered, self.tables), error
+        return TextWindow(layouts[: len(segments)], segments, [jobs[number] for number in order], self.tables), error
 
     def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
         """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
