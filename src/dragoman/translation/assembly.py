@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from dragoman.arrays import split_rows
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.degeneracy import begin_alike, compare_lengths, has_letters, is_copy, repetitive_rows
+from dragoman.translation.degeneracy import LETTER, compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
 
@@ -42,8 +43,10 @@ class Assembly:
     ) -> list[Translation]:
         """The translation of each segment from its hypotheses, with its alternatives."""
         table, n = HypothesisTable.from_lists(found), self.n_language_tokens
-        counts = table.counts.tolist()
-        read = [source[n:] for source, count in zip(sources, counts, strict=True) for _ in range(count)]
+        several = bool((table.counts != 1).any())
+        of_each = np.repeat(np.arange(len(sources)), table.counts).tolist() if several else range(len(sources))
+        every = [sources[i] for i in of_each] if several else sources
+        read = [source[n:] for source in every] if n else every
         # strip: a lone ▁ writes an extra space
         texts = [text.strip() for text in self.target.decode_rows(table.ids, table.lengths)]
         made = self._plain(read, texts, table)
@@ -51,14 +54,13 @@ class Assembly:
             for row in rows:
                 vars(made[row])[flag] = True
         if self.attention is not None or self.alignment is not None or constraints is not None:
-            each = [constraints[i] if constraints else Constraints() for i, n in enumerate(counts) for _ in range(n)]
-            every = [source for source, count in zip(sources, counts, strict=True) for _ in range(count)]
-            outputs = [one.ids for hypotheses in table for one in hypotheses]
-            made = [*map(self._complete, made, every, outputs, each)]
-        if len(made) == len(sources):
+            required = [constraints[i] if constraints else Constraints() for i in of_each]
+            outputs = split_rows(table.ids, table.lengths)
+            made = [*map(self._complete, made, every, outputs, required)]
+        if not several:
             return made
         best: list[Translation] = []
-        for first, count in zip(table.firsts.tolist(), counts, strict=True):
+        for first, count in zip(table.firsts.tolist(), table.counts.tolist(), strict=True):
             best.append(made[first])
             vars(made[first])["alternatives"] = tuple(made[first + 1 : first + count])
         return best
@@ -67,14 +69,15 @@ class Assembly:
         """The translation of each hypothesis, without flags: fields without an entry have their defaults."""
         raw, ends = table.ids.astype(np.int32, copy=False).tobytes(), (4 * table.ends).tolist()
         numbers = table.scores.tolist(), table.log_probabilities.tolist(), [0, *ends[:-1]], ends
-        made = [object.__new__(Translation) for _ in texts]
+        made, tokenizers = [object.__new__(Translation) for _ in texts], (self.source, self.target)
         for one, source, text, score, total, start, end in zip(made, read, texts, *numbers, strict=False):
             values = {
                 "text": text,
                 "score": score,
                 "log_probability": total,
-                "_tokens": (self.target, raw[start:end]),
-                "_source_tokens": (self.source, source),
+                "_tokens": raw[start:end],
+                "_source_tokens": source,
+                "_tokenizers": tokenizers,
             }
             object.__setattr__(one, "__dict__", values)  # the __init__ of a frozen dataclass takes five times as long
         return made
@@ -90,7 +93,7 @@ class Assembly:
         yield "too_short", np.flatnonzero(too_short).tolist()
         yield "too_long", np.flatnonzero(too_long).tolist()
         yield "copied", self._copies(read, texts, table)
-        silent = [i for i, text in enumerate(texts) if not has_letters(text)]
+        silent = [i for i, text in enumerate(texts) if LETTER.search(text) is None]
         yield "no_letters", [i for i in silent if texts[i] and has_letters(self.source.decode(read[i]))]
         yield "empty", [i for i in silent if not texts[i] and read[i]]
         if self.lengths is not None:
@@ -102,8 +105,8 @@ class Assembly:
         firsts = first_tokens(self.source, [read[row][0] for row in rows])
         starts = table.ends - table.lengths
         target_firsts = first_tokens(self.target, table.ids[starts[rows]].tolist())
-        for row, first, target_first in zip(rows, firsts, target_firsts, strict=True):
-            if begin_alike(first, target_first):
+        for row, one, other in zip(rows, firsts, target_firsts, strict=True):
+            if one.startswith(other) or other.startswith(one):  # else they cannot begin the same text
                 ids = table.ids[starts[row] : table.ends[row]].tolist()
                 if is_copy(self.source.tokens(read[row]), self.target.tokens(ids), texts[row]):
                     yield row

@@ -59,11 +59,6 @@ def repetitive_rows(ids: IntArray, lengths: IntArray, sources: Sequence[Sequence
     return {i for number, i in enumerate(looping) if number not in also or is_longer(i)}
 
 
-def begin_alike(source: str, target: str) -> bool:
-    """Whether two first tokens can begin the same text, as they do in a copy."""
-    return source.startswith(target) or target.startswith(source)
-
-
 def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
     """Whether a translation is a copy of the source; False for a few words, because names are copied correctly."""
     if "".join(source) != "".join(target):

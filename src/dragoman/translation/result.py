@@ -20,8 +20,8 @@ MAX_DEGENERATE_CONFIDENCE: Final = 0.1
 class DeferredTokens:
     """A field of `Translation` that is computed when it is first read; most readers need only the text.
 
-    Until then the instance has a tokenizer and ids, or their 32-bit integers as bytes, which take less memory, in its
-    place, under the name of the field with an underscore.
+    Until then the instance has ids in its place, or their 32-bit integers as bytes, which take less memory, under the
+    name of the field with an underscore; and in `_tokenizers`, that of the source and that of the target.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -30,9 +30,10 @@ class DeferredTokens:
     def __get__(self, instance: object, owner: type | None = None) -> tuple[str, ...]:
         if instance is None:
             return ()  # the default of the field
-        tokenizer, ids = vars(instance).pop(f"_{self.name}")
+        values = vars(instance)
+        ids, tokenizer = values.pop(f"_{self.name}"), values["_tokenizers"][self.name == "tokens"]
         found = tuple(tokenizer.tokens(memoryview(ids).cast("i").tolist() if isinstance(ids, bytes) else ids))
-        vars(instance)[self.name] = found
+        values[self.name] = found
         return found
 
 

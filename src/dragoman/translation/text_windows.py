@@ -64,10 +64,12 @@ def split_windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
 
 def longest_first(jobs: Sequence[SentenceJob]) -> list[int]:
     """The numbers of jobs by the length of their source, those of equal length in a fixed order."""
+    sources = [job.source for job in jobs]
     by_length: dict[int, list[int]] = {}  # many short sorts: one long sort would block the engine's thread
-    for number, job in enumerate(jobs):
-        by_length.setdefault(len(job.source), []).append(number)
-    return [i for length in sorted(by_length, reverse=True) for i in sorted(by_length[length], key=jobs.__getitem__)]
+    for number, source in enumerate(sources):
+        by_length.setdefault(len(source), []).append(number)
+    key = (sources if len({*sources}) == len(sources) else jobs).__getitem__  # sources alone sort faster
+    return [i for length in sorted(by_length, reverse=True) for i in sorted(by_length[length], key=key)]
 
 
 class WindowBuilder:
@@ -123,9 +125,8 @@ class WindowBuilder:
                 break
             chosen: list[int] = []
             for job in of_segments:
-                # the hash of constraints takes time
-                key = job if job.constraints else (job.source, job.prefix, job.n_parts)
-                chosen.append(numbers.setdefault(key, len(jobs)))
+                plain = job.n_parts == 1 and not job.prefix and not job.constraints
+                chosen.append(numbers.setdefault(job.source if plain else job, len(jobs)))
                 if chosen[-1] == len(jobs):
                     jobs.append(job)
             segments.append(chosen)
