@@ -14,7 +14,7 @@ from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.degeneracy import LETTER, compare_lengths, has_letters, is_copy, repetitive_rows
+from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
 
@@ -93,7 +93,7 @@ class Assembly:
         yield "too_short", np.flatnonzero(too_short).tolist()
         yield "too_long", np.flatnonzero(too_long).tolist()
         yield "copied", self._copies(read, texts, table)
-        silent = [i for i, text in enumerate(texts) if LETTER.search(text) is None]
+        silent = [i for i, text in enumerate(texts) if not text[:1].isalpha() and not has_letters(text)]
         yield "no_letters", [i for i in silent if texts[i] and has_letters(self.source.decode(read[i]))]
         yield "empty", [i for i in silent if not texts[i] and read[i]]
         if self.lengths is not None:

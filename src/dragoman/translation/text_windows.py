@@ -78,6 +78,9 @@ class WindowBuilder:
     def __init__(self, translator: Translator, request: TranslationRequest, max_texts: int) -> None:
         self.translator, self.request, self.max_texts = translator, request, max_texts
         self.tables: dict[Constraints, ConstraintTables] = {}  # of the window that is built
+        search, limits = request.search, (translator.longest_source, translator.longest_output)
+        has_rules = request.prefix is not None or request.constraints is not None or limits != (None, None)
+        self.plain = not has_rules and search.for_part(2) == search  # a job is no more than a source
 
     def build(self, blocks: Iterable[Iterable[str]]) -> Iterator[TextWindow | None]:
         """The windows of all blocks; None for an empty block."""
@@ -110,32 +113,35 @@ class WindowBuilder:
         if translator.n_language_tokens:
             before = language_tokens(translator.source, request.to, first, len(texts))
             parts = [[(*token, *ids) for ids in of_text] for token, of_text in zip(before, parts, strict=True)]
-        prefixes = self._prefixes(first, len(texts))
-        numbers: dict[tuple[object, ...], int] = {}  # equal segments are translated once
-        jobs: list[SentenceJob] = []
-        segments: list[list[int]] = []
-        limited = translator.longest_source is not None or translator.longest_output is not None
-        for i, (text, prefix, of_text) in enumerate(zip(texts, prefixes, parts, strict=True)):
-            try:
-                if limited:
-                    self._check_length(text, of_text, prefix)
-                of_segments = self._jobs(first + i, of_text, prefix)
-            except DragomanError as wrong:
-                error = wrong
-                break
-            chosen: list[int] = []
-            for job in of_segments:
-                plain = job.n_parts == 1 and not job.prefix and not job.constraints
-                chosen.append(numbers.setdefault(job.source if plain else job, len(jobs)))
-                if chosen[-1] == len(jobs):
-                    jobs.append(job)
-            segments.append(chosen)
+        if self.plain:
+            numbers: dict[Ids, int] = {}  # equal segments are translated once
+            segments = [[numbers.setdefault(source, len(numbers)) for source in of_text] for of_text in parts]
+            jobs = [SentenceJob(source, (), UNCONSTRAINED) for source in numbers]
+        else:
+            jobs, segments, wrong = self._checked_jobs(texts, parts, first)
+            error = wrong or error
         order = longest_first(jobs)
         ranks = [0] * len(order)
         for rank, number in enumerate(order):
             ranks[number] = rank
         segments = [[ranks[number] for number in of_text] for of_text in segments]
         return TextWindow(layouts[: len(segments)], segments, [jobs[number] for number in order], self.tables), error
+
+    def _checked_jobs(
+        self, texts: Sequence[str], parts: Sequence[Sequence[Ids]], first: int
+    ) -> tuple[list[SentenceJob], list[list[int]], DragomanError | None]:
+        """The distinct jobs, and their numbers for each text, up to the first invalid text; and its error."""
+        numbers: dict[SentenceJob, int] = {}
+        segments: list[list[int]] = []
+        prefixes = self._prefixes(first, len(texts))
+        for i, (text, prefix, of_text) in enumerate(zip(texts, prefixes, parts, strict=True)):
+            try:
+                self._check_length(text, of_text, prefix)
+                jobs = self._jobs(first + i, of_text, prefix)
+            except DragomanError as wrong:
+                return [*numbers], segments, wrong
+            segments.append([numbers.setdefault(job, len(numbers)) for job in jobs])
+        return [*numbers], segments, None
 
     def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
         """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
@@ -185,8 +191,6 @@ class WindowBuilder:
 
     def _jobs(self, index: int, parts: Sequence[Ids], prefix: Ids) -> list[SentenceJob]:
         """The jobs of a text, with the constraints of each; raise if this model cannot write them."""
-        if len(parts) == 1 and self.request.constraints is None:  # nearly every text
-            return [SentenceJob(parts[0], prefix, UNCONSTRAINED)]
         translator, constraints = self.translator, [UNCONSTRAINED] * len(parts)
         if self.request.constraints is not None:
             n = translator.n_language_tokens
