@@ -24,14 +24,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import dragoman
 from dragoman import Translator
+from dragoman.arrays import concatenate, ranges
 from dragoman.cli.commands.translate import Columns
 from dragoman.cli.input import stream_lines, stream_pairs
 from dragoman.cli.output import LineReporter
 from dragoman.engines.base import EngineRequest
 from dragoman.engines.specs import CUDA
-from dragoman.search.types import WINDOW_BATCHES, Hypothesis, Ids, Search
+from dragoman.search.hypotheses import HypothesisTable
+from dragoman.search.types import WINDOW_BATCHES, Ids, Search
 from dragoman.translation.options import TranslationRequest
 from dragoman.translation.overlap import Blocks, interpreter_settings
 from dragoman.translation.pipeline import Pipeline
@@ -46,8 +50,12 @@ class StandIn:
 
     name, batch, capabilities, precision, threads = "stand-in", CUDA.preferred_batch, CUDA, "none", None
 
-    def search(self, sources: Ids, *_: Any) -> list[list[Hypothesis]]:
-        return [[Hypothesis([*source[::-1]], -1.0, -2.0)] for source in sources]
+    def search(self, sources: Ids, *_: Any) -> HypothesisTable:
+        ids, lengths = concatenate(sources)
+        n = len(sources)
+        reverse = ids[ranges(np.cumsum(lengths)[::-1] - lengths[::-1], lengths[::-1])][::-1]
+        scores = np.full(n, -1.0)
+        return HypothesisTable(np.ones(n, np.int64), lengths, reverse, scores, 2 * scores, np.zeros(n, np.bool_))
 
 
 class Stages:

@@ -11,6 +11,7 @@ from dragoman.search.types import Hypothesis, Ids, RecordedHead, Search, StopFla
 from dragoman.values import plural
 
 if TYPE_CHECKING:
+    from dragoman.arrays import Int32Array
     from dragoman.config import ModelRecipe
     from dragoman.engines.select import EngineSelector
     from dragoman.search.constraints.tables import BatchConstraints
@@ -120,8 +121,10 @@ class Engine(Protocol):
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
         record: Sequence[RecordedHead] = (),
-    ) -> list[list[Hypothesis]]:
+    ) -> Sequence[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first; sources are ids without special tokens.
+
+        A fast engine returns a `HypothesisTable`.
 
         The caller groups sentences of similar length; a forced prefix is part of the hypothesis and its score. Another
         thread may set `stop`: then SearchInterruptedError is raised after the step that runs. `record` is for engines
@@ -168,9 +171,17 @@ def check_batch(sources: Ids, prefixes: Ids | None, constraints: BatchConstraint
     check_ids("prefix", prefixes or (), vocabulary)
 
 
-def check_ids(what: str, rows: Ids, size: int) -> None:
-    """Raise if an id is not in a vocabulary of this size."""
-    for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
+def check_ids(what: str, rows: Ids, size: int) -> tuple[Int32Array, Int32Array]:
+    """Rows as one array, and their lengths; raise if an id is not in a vocabulary of this size."""
+    from dragoman.arrays import concatenate
+
+    try:
+        ids, lengths = concatenate(rows)
+        bounds = int(ids.min(initial=0)), int(ids.max(initial=0))
+    except OverflowError:  # beyond 32 bits
+        bounds = min(min(row) for row in rows if row), max(max(row) for row in rows if row)
+    for wrong in bounds:
         if not 0 <= wrong < size:
             message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
             raise ShapeError(message, code="unknown_id")
+    return ids, lengths

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
@@ -30,30 +30,36 @@ from dragoman.engines.native_layout import TranslationJob, Workers, recorded_int
 from dragoman.engines.native_model import NativeModel
 from dragoman.engines.specs import NATIVE
 from dragoman.errors import SearchError, ShapeError
+from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.sampling_keys import hypothesis_keys
-from dragoman.search.types import (
-    NOT_FINITE,
-    Hypothesis,
-    Ids,
-    Mean,
-    RecordedHead,
-    Sampling,
-    Search,
-    StopFlag,
-)
+from dragoman.search.types import NOT_FINITE, Ids, Mean, RecordedHead, Sampling, Search, StopFlag
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
 if TYPE_CHECKING:
-    from dragoman.arrays import FloatArray
+    from dragoman.arrays import FloatArray, Int32Array
     from dragoman.engines.forced import AttentionKind, EncodedPairs
     from dragoman.search.constraints.tables import BatchConstraints
 
 Batch = TypeVar("Batch")
-Found = list[list[Hypothesis]]  # per source, best first
 MAX_ROWS: Final = 128  # hypotheses per thread at a time; neither twice nor half as many are faster
 MAX_BATCH_TOKENS: Final = 8192
 MAX_TEAM: Final = 4  # threads that share the work of a single batch
+
+
+class SearchInput(NamedTuple):
+    """The input of a search; arrays of all its sources, each with its EOS token."""
+
+    sources: Ids
+    search: Search
+    prefixes: Ids | None
+    constraints: BatchConstraints | None
+    stop: StopFlag | None
+    record: Sequence[RecordedHead]
+    ids: Int32Array  # of all sources, one after the other
+    lengths: Int32Array
+    ends: list[int]  # of the sources in `ids`
+    limits: Int32Array
 
 
 class NativeEngine:
@@ -109,20 +115,35 @@ class NativeEngine:
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
         record: Sequence[RecordedHead] = (),
-    ) -> list[list[Hypothesis]]:
+    ) -> HypothesisTable:
         """Return the best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
-        self._check(sources, search, prefixes, constraints)
-        found: Found = [[] for _ in sources]
+        # raise on input that would lead the C code outside its memory
+        check_batch(sources, prefixes, constraints, self.vocabulary[1])
+        ids, lengths = check_ids("source", sources, self.vocabulary[0])
+        limits = search.limits(lengths)
+        if prefixes is not None:
+            limits = np.maximum(limits, np.fromiter(map(len, prefixes), np.int32, len(sources)))
+        self.check_positions(int(max(limits.max(initial=0), lengths.max(initial=0))))
+        given = SearchInput(
+            sources,
+            search,
+            prefixes,
+            constraints,
+            stop,
+            record,
+            np.insert(ids, np.cumsum(lengths), EOS),
+            lengths + 1,
+            np.cumsum(lengths + 1).tolist(),
+            limits.astype(np.int32),
+        )
+        found: dict[int, HypothesisTable] = {}  # by the first sentence of the batch
 
         def run(workers: Workers, batch: range, team: int) -> None:
-            part = slice(batch.start, batch.stop)
-            begins = None if prefixes is None else prefixes[part]
-            tables = None if constraints is None else constraints[part]
-            found[part] = self._translate(workers, sources[part], search, begins, tables, team, stop, record)
+            found[batch.start] = self._translate(workers, given, slice(batch.start, batch.stop), team)
 
-        self.run_batches(list(self._batches(sources, search)), run)
-        return found
+        self.run_batches(list(self._batches(lengths.tolist(), search)), run)
+        return HypothesisTable.join([found[first] for first in sorted(found)])
 
     def log_probabilities(
         self, pairs: EncodedPairs, batch: int | None = None, stop: StopFlag | None = None
@@ -170,13 +191,6 @@ class NativeEngine:
         if failed:
             raise failed[0]
 
-    def _check(self, sources: Ids, search: Search, prefixes: Ids | None, constraints: BatchConstraints | None) -> None:
-        """Raise on input that would lead the C code outside its memory."""
-        check_batch(sources, prefixes, constraints, self.vocabulary[1])
-        limits = [search.limit(len(source)) for source in sources]
-        self.check_positions(max([*limits, *map(len, prefixes or ()), *map(len, sources)], default=0))
-        check_ids("source", sources, self.vocabulary[0])
-
     def check_positions(self, longest: int) -> None:
         """Raise if the model has no position for the longest row and its special token."""
         learned = [model.recipe.max_positions for model in self.models if model.recipe.positions == "learned"]
@@ -187,16 +201,16 @@ class NativeEngine:
                 code="text_too_long",
             )
 
-    def _batches(self, sources: Ids, search: Search) -> Iterator[range]:
+    def _batches(self, lengths: Sequence[int], search: Search) -> Iterator[range]:
         """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
-        n = len(sources)
+        n = len(lengths)
         shares = -(-n // self.threads)
         max_sentences = max(1, min(shares, MAX_ROWS // search.beam))
         first = 0
         while first < n:
-            last, tokens = first + 1, len(sources[first]) + 1
-            while last < min(n, first + max_sentences) and tokens + len(sources[last]) < MAX_BATCH_TOKENS:
-                tokens += len(sources[last]) + 1
+            last, tokens = first + 1, lengths[first] + 1
+            while last < min(n, first + max_sentences) and tokens + lengths[last] < MAX_BATCH_TOKENS:
+                tokens += lengths[last] + 1
                 last += 1
             yield range(first, last)
             first = last
@@ -222,38 +236,28 @@ class NativeEngine:
                 self.busy -= 1
                 self.free.append(workers)
 
-    def _translate(
-        self,
-        workers: Workers,
-        sources: Ids,
-        search: Search,
-        prefixes: Ids | None,
-        constraints: BatchConstraints | None,
-        team: int,
-        stop: StopFlag | None,
-        record: Sequence[RecordedHead],
-    ) -> Found:
-        n = len(sources)
-        limits = np.array([search.limit(len(source)) for source in sources], np.int32)
-        if prefixes is not None:
-            limits = np.maximum(limits, np.array([len(prefix) for prefix in prefixes], np.int32))
-        rows = max(int(limits.max()), 1)
+    def _translate(self, workers: Workers, given: SearchInput, part: slice, team: int) -> HypothesisTable:
+        """The hypotheses of a batch."""
+        search, record, stop = given.search, given.record, given.stop
+        source_lengths, limits = given.lengths[part], given.limits[part]
+        source = given.ids[given.ends[part.start] - int(source_lengths[0]) :]
+        prefixes = None if given.prefixes is None else given.prefixes[part]
+        constraints = None if given.constraints is None else given.constraints[part]
+        n, rows, longest = len(limits), max(int(limits.max()), 1), int(source_lengths.max())
         tokens = np.empty((n, search.n_best, rows), np.int32)
         lengths = np.empty((n, search.n_best), np.int32)
         scores, totals = np.empty_like(lengths, np.float32), np.empty_like(lengths, np.float32)
-        flat, source_lengths = concatenate([[*source, EOS] for source in sources])
         forced, forced_lengths = concatenate(prefixes) if prefixes is not None else (None, None)
         normalizers = np.array([search.normalizer(length) for length in range(rows + 2)], np.float32)
-        longest = int(source_lengths.max())
         maps = np.empty((n, search.n_best, len(record), rows + 1, longest), np.float32) if record else None
         sampling, keys, beam = search.sampling or Sampling(), None, search.beam
         if search.sampling is not None:
-            keys, beam = hypothesis_keys(sources, sampling.seed, search.n_best), search.n_best
+            keys, beam = hypothesis_keys(given.sources[part], sampling.seed, search.n_best), search.n_best
         automata = None if constraints is None or not any(constraints) else BatchAutomata(constraints)
         job = TranslationJob(
             n, beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
-                flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
+                source, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
             len(self.models), get_args(Mean).index(self.mean), ctypes.addressof(workers),
             keys is not None, min(sampling.top_k, self.vocabulary[1]), sampling.temperature, sampling.top_p,
             None if keys is None else keys.ctypes.data,
@@ -269,24 +273,12 @@ class NativeEngine:
         check_result(failed, f"translate {plural(n, 'sentence')} of up to {plural(longest, 'token')}")
         if (lengths[:, 0] < 0).any():
             raise SearchError(NOT_FINITE, code="not_finite")
-        columns = (tokens.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
-        found = [
-            [
-                Hypothesis(row[:length], score, total, length == limit)
-                for row, length, score, total in zip(of_tokens, of_lengths, of_scores, of_totals, strict=True)
-                if length >= 0
-            ]
-            for of_tokens, of_lengths, of_scores, of_totals, limit in zip(*columns, strict=True)
-        ]
+        found = HypothesisTable.from_padded(tokens, lengths, scores, totals, limits)
         if maps is None:
             return found
-        return [
-            [
-                replace(one, maps=maps[i, rank, :, : len(one.ids) + 1, : source_lengths[i]].copy())
-                for rank, one in enumerate(hypotheses)
-            ]
-            for i, hypotheses in enumerate(found)
-        ]
+        there = np.argwhere(lengths >= 0).tolist()
+        of_each = [maps[i, rank, :, : lengths[i, rank] + 1, : source_lengths[i]].copy() for i, rank in there]
+        return replace(found, maps=of_each)
 
     def __del__(self) -> None:
         """Free the memory of the C side."""

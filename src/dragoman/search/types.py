@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dragoman.errors import SearchError
 from dragoman.values import describe_value
+
+if TYPE_CHECKING:
+    from dragoman.arrays import IntArray
 
 Ids = Sequence[Sequence[int]]  # token ids, one row per sentence
 Mean = Literal["probabilities", "log-probabilities"]  # how an ensemble averages its models
@@ -177,6 +180,11 @@ class Search:
         """The maximum output length for a source of this many tokens; neither counts the EOS token."""
         longest = max(source_tokens + self.extra_length, self.min_length)
         return longest if self.max_length is None else min(longest, self.max_length)
+
+    def limits(self, source_tokens: IntArray) -> IntArray:
+        """`limit` for an array of numbers of tokens."""
+        longest = (source_tokens + self.extra_length).clip(min=self.min_length)
+        return longest if self.max_length is None else longest.clip(max=min(self.max_length, longest.max(initial=0)))
 
     def normalizer(self, length: int) -> float:
         """The length penalty lp of a hypothesis of this length, EOS token included."""

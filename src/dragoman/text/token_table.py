@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from operator import index, itemgetter
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
 from dragoman.errors import NotATokenizerError, TextError
@@ -18,6 +19,8 @@ from dragoman.text.special_tokens import N_SPECIAL, UNK
 from dragoman.values import render_value
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dragoman.arrays import IntArray
 
 T = TypeVar("T")
@@ -115,9 +118,7 @@ class Vocabulary:
         """The values of each row's ids; reject ids outside of the vocabulary."""
         from dragoman.arrays import concatenate
 
-        ids, _ = concatenate(rows)
-        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self):
-            self.check_ids(ids)  # the error names it
+        self.check_array(concatenate(rows)[0])
         # itemgetter is the fastest way to take many items, but takes a single one without its tuple
         return [itemgetter(*row)(values) if len(row) > 1 else tuple([values[i] for i in row]) for row in rows]
 
@@ -131,6 +132,11 @@ class Vocabulary:
                 "tokenize` prints them with the same tokenizer, separated by spaces",
                 code="unknown_token",
             ) from None
+
+    def check_array(self, ids: IntArray) -> None:
+        """Reject ids outside of the vocabulary, faster than `check_ids`."""
+        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self):
+            self.check_ids(ids)  # the error names it
 
     def check_ids(self, ids: Iterable[int]) -> list[int]:
         """The ids as a list; reject ids outside of the vocabulary: -1 would silently be the last token."""
@@ -178,6 +184,26 @@ class TokenTable(Vocabulary):
     def decode_many(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """`decode` for each row, faster."""
         return [join_bytes(row) for row in self.look_up(self.token_bytes, rows)]
+
+    def decode_rows(self, ids: IntArray, lengths: IntArray) -> list[str]:
+        """`decode` for rows that follow each other in one array: the bytes of all rows are joined at once."""
+        import numpy as np
+
+        from dragoman.arrays import split_rows
+
+        self.check_array(ids)
+        lines = b"".join(self.lines[np.insert(ids, np.cumsum(lengths), len(self))].tolist())
+        texts = lines.decode("utf-8", errors="replace").split("\n")
+        if len(texts) != len(lengths) + 1:  # a learned token has a line feed
+            return self.decode_many(split_rows(ids, lengths))
+        return [text.removeprefix(" ") for text in texts[:-1]]
+
+    @cached_property
+    def lines(self) -> NDArray[Any]:
+        """The bytes that each token writes, and the end of a line."""
+        import numpy as np
+
+        return np.array([*self.token_bytes, b"\n"], object)
 
 
 def join_bytes(parts: Iterable[bytes]) -> str:

@@ -95,6 +95,12 @@ class Tokenizer(ABC):
         """`decode` for each row, as fast as possible."""
         return [self.decode(row) for row in rows]
 
+    def decode_rows(self, ids: IntArray, lengths: IntArray) -> list[str]:
+        """`decode` for rows that follow each other in one array, as fast as possible."""
+        from dragoman.arrays import split_rows
+
+        return self.decode_many(split_rows(ids, lengths))
+
     def tokens_many(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
         """`tokens` for each row, as fast as possible."""
         return [tuple(self.tokens(row)) for row in rows]
@@ -252,6 +258,10 @@ class SubwordTokenizer(Tokenizer):
     def decode_many(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """`decode` for each row."""
         return self.table.decode_many(rows)
+
+    def decode_rows(self, ids: IntArray, lengths: IntArray) -> list[str]:
+        """`decode` for rows that follow each other in one array."""
+        return self.table.decode_rows(ids, lengths)
 
     def tokens_many(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
         """`tokens` for each row."""

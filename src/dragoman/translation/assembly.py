@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
+import numpy as np
+
+from dragoman.arrays import split_rows
 from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.degeneracy import begin_alike, compare_lengths, has_letters, is_copy, repetitive_rows
+from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
-
-Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
-DEFAULTS: Final = {name: value for name, value in vars(Translation("")).items() if not name.endswith("tokens")}
-
-
-def token_tuple(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
-    """The tokens of ids."""
-    return tuple(tokenizer.tokens(ids))
 
 
 @dataclass(frozen=True)
@@ -40,76 +35,104 @@ class Assembly:
     n_language_tokens: int = 0
     lengths: LineLengths | None = None
 
-    def translations(self, segments: Sequence[Segment]) -> list[Translation]:
-        """The translation of each segment, with its alternatives."""
-        read = [source[self.n_language_tokens :] for source, _, _ in segments]
-        outputs = [one.ids for _, hypotheses, _ in segments for one in hypotheses]
-        firsts = iter(self.target.tokens_many([ids[:1] for ids in outputs]))
-        source_firsts = self.source.tokens_many([ids[:1] for ids in read])
-        texts = iter(self.target.decode_many(outputs))
-        sources = [ids for ids, (_, hypotheses, _) in zip(read, segments, strict=True) for _ in hypotheses]
-        repetitive = repetitive_rows(outputs, sources)
-        extras = self.attention is not None or self.alignment is not None
-        translations: list[Translation] = []
-        number = 0  # of a hypothesis, in all segments
-        for (source, hypotheses, constraints), ids, first in zip(segments, read, source_firsts, strict=True):
-            found: list[Translation] = []
-            for one in hypotheses:
-                may_copy = begin_alike(first, next(firsts))
-                made = self._translation(ids, one, next(texts).strip(), number in repetitive, may_copy)
-                found.append(self._complete(made, source, one, constraints) if extras or constraints else made)
-                number += 1
-            translations.append(found[0] if len(found) == 1 else replace(found[0], alternatives=tuple(found[1:])))
-        return translations
-
-    def _translation(
+    def translations(
         self,
-        source: Ids,
-        hypothesis: Hypothesis,
-        text: str,  # stripped: a lone ▁ writes an extra space
-        repetitive: bool,
-        may_copy: bool,
-    ) -> Translation:
-        """The translation of one hypothesis."""
-        ids = hypothesis.ids
-        too_short, too_long = compare_lengths(len(source), len(ids), self.lengths)
-        values = {
-            **DEFAULTS,
-            "text": text,
-            "score": hypothesis.score,
-            "log_probability": hypothesis.log_probability,
-            "_tokens": partial(token_tuple, self.target, ids),
-            "_source_tokens": partial(token_tuple, self.source, source),
-            "truncated": hypothesis.truncated,
-            "repetitive": repetitive,
-            "too_short": too_short,
-            "too_long": too_long,
-            "copied": may_copy and is_copy(self.source.tokens(source), self.target.tokens(ids), text),
-            "no_letters": bool(text) and not has_letters(text) and has_letters(self.source.decode(source)),
-            "empty": not text and bool(source),
-            "unseen_length": self.lengths is not None and len(source) > self.lengths.longest,
-        }
-        made = object.__new__(Translation)
-        object.__setattr__(made, "__dict__", values)  # the __init__ of a frozen dataclass takes three times as long
+        sources: Sequence[Ids],
+        found: Sequence[Sequence[Hypothesis]],
+        constraints: Sequence[Constraints] | None = None,
+    ) -> list[Translation]:
+        """The translation of each segment from its hypotheses, with its alternatives."""
+        table, n = HypothesisTable.from_lists(found), self.n_language_tokens
+        several = bool((table.counts != 1).any())
+        of_each = np.repeat(np.arange(len(sources)), table.counts).tolist() if several else range(len(sources))
+        every = [sources[i] for i in of_each] if several else sources
+        read = [source[n:] for source in every] if n else every
+        # strip: a lone ▁ writes an extra space
+        texts = [text.strip() for text in self.target.decode_rows(table.ids, table.lengths)]
+        made = self._plain(read, texts, table)
+        for flag, rows in self._flags(read, texts, table):
+            for row in rows:
+                vars(made[row])[flag] = True
+        if self.attention is not None or self.alignment is not None or constraints is not None:
+            required = [constraints[i] if constraints else Constraints() for i in of_each]
+            outputs = split_rows(table.ids, table.lengths)
+            made = [*map(self._complete, made, every, outputs, required)]
+        if not several:
+            return made
+        best: list[Translation] = []
+        for first, count in zip(table.firsts.tolist(), table.counts.tolist(), strict=True):
+            best.append(made[first])
+            vars(made[first])["alternatives"] = tuple(made[first + 1 : first + count])
+        return best
+
+    def _plain(self, read: Sequence[Ids], texts: Sequence[str], table: HypothesisTable) -> list[Translation]:
+        """The translation of each hypothesis, without flags: fields without an entry have their defaults."""
+        raw, ends = table.ids.astype(np.int32, copy=False).tobytes(), (4 * table.ends).tolist()
+        numbers = table.scores.tolist(), table.log_probabilities.tolist(), [0, *ends[:-1]], ends
+        made, tokenizers = [object.__new__(Translation) for _ in texts], (self.source, self.target)
+        for one, source, text, score, total, start, end in zip(made, read, texts, *numbers, strict=False):
+            values = {
+                "text": text,
+                "score": score,
+                "log_probability": total,
+                "_tokens": raw[start:end],
+                "_source_tokens": source,
+                "_tokenizers": tokenizers,
+            }
+            object.__setattr__(one, "__dict__", values)  # the __init__ of a frozen dataclass takes five times as long
         return made
 
+    def _flags(
+        self, read: Sequence[Ids], texts: Sequence[str], table: HypothesisTable
+    ) -> Iterator[tuple[str, Iterable[int]]]:
+        """Each flag, and the numbers of the hypotheses that have it."""
+        lengths = np.fromiter(map(len, read), np.int64, len(read))
+        too_short, too_long = compare_lengths(lengths, table.lengths, self.lengths)
+        yield "truncated", np.flatnonzero(table.truncated).tolist()
+        yield "repetitive", repetitive_rows(table.ids, table.lengths, read)
+        yield "too_short", np.flatnonzero(too_short).tolist()
+        yield "too_long", np.flatnonzero(too_long).tolist()
+        yield "copied", self._copies(read, texts, table)
+        silent = [i for i, text in enumerate(texts) if not text[:1].isalpha() and not has_letters(text)]
+        yield "no_letters", [i for i in silent if texts[i] and has_letters(self.source.decode(read[i]))]
+        yield "empty", [i for i in silent if not texts[i] and read[i]]
+        if self.lengths is not None:
+            yield "unseen_length", np.flatnonzero(lengths > self.lengths.longest).tolist()
+
+    def _copies(self, read: Sequence[Ids], texts: Sequence[str], table: HypothesisTable) -> Iterator[int]:
+        """The numbers of the hypotheses that are copies of their source."""
+        rows = [row for row in np.flatnonzero(table.lengths).tolist() if read[row]]
+        firsts = first_tokens(self.source, [read[row][0] for row in rows])
+        starts = table.ends - table.lengths
+        target_firsts = first_tokens(self.target, table.ids[starts[rows]].tolist())
+        for row, one, other in zip(rows, firsts, target_firsts, strict=True):
+            if one.startswith(other) or other.startswith(one):  # else they cannot begin the same text
+                ids = table.ids[starts[row] : table.ends[row]].tolist()
+                if is_copy(self.source.tokens(read[row]), self.target.tokens(ids), texts[row]):
+                    yield row
+
     def _complete(
-        self, translation: Translation, source: Ids, hypothesis: Hypothesis, constraints: Constraints
+        self, translation: Translation, source: Ids, output: Sequence[int], constraints: Constraints
     ) -> Translation:
         """The translation with its required phrases, attention and alignment, if requested."""
         if constraints.require:
-            met, unmet = constraints.met_and_unmet(self.target.decode(hypothesis.ids))
+            met, unmet = constraints.met_and_unmet(self.target.decode(output))
             translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
-        pair = (source, tuple(hypothesis.ids))
+        pair = (source, tuple(output))
         values = vars(translation)  # nobody else has it yet, and `replace` takes as long as the alignment
         if self.attention is not None:
             values["attention"] = self.attention[pair][:, self.n_language_tokens :]
         if self.alignment is not None:
-            import numpy
-
             from dragoman.translation.alignment import align, move_language_last
 
             weights = move_language_last(self.alignment[pair], self.n_language_tokens)
             values["alignment"] = tuple(align(weights, translation.source_tokens, translation.tokens))
-            values["alignment_weights"] = numpy.asarray(weights)[:, : len(translation.source_tokens)]
+            values["alignment_weights"] = np.asarray(weights)[:, : len(translation.source_tokens)]
         return translation
+
+
+def first_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """The token of each id, as it is alone."""
+    distinct = [*set(ids)]
+    names = dict(zip(distinct, tokenizer.tokens_many([(i,) for i in distinct]), strict=True))
+    return [names[i][0] for i in ids]

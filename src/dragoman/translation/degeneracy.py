@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dragoman.arrays import concatenate
+from dragoman.arrays import IntArray, concatenate
 from dragoman.text.line_lengths import LineLengths
 
 LONGEST_PERIOD: Final = 8  # tokens of a sequence that is repeated
@@ -35,10 +35,9 @@ def longest_loop(tokens: Sequence[int]) -> int:
     return found
 
 
-def looping_rows(rows: Sequence[Sequence[int]]) -> set[int]:
-    """The indices of the rows that have a loop, found for all at once."""
-    ids, lengths = concatenate(rows)
-    row_of = np.repeat(np.arange(len(rows)), lengths)
+def looping_rows(ids: IntArray, lengths: IntArray) -> set[int]:
+    """The indices of the rows that have a loop, found for all at once; the rows follow each other in `ids`."""
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
     found: set[int] = set()
     for period in range(1, LONGEST_PERIOD + 1):
         repeats = np.flatnonzero(ids[period:] == ids[:-period])
@@ -48,18 +47,16 @@ def looping_rows(rows: Sequence[Sequence[int]]) -> set[int]:
     return found
 
 
-def repetitive_rows(rows: Sequence[Sequence[int]], sources: Sequence[Sequence[int]]) -> set[int]:
+def repetitive_rows(ids: IntArray, lengths: IntArray, sources: Sequence[Sequence[int]]) -> set[int]:
     """The indices of the rows that have a longer loop than their source."""
-    looping = sorted(looping_rows(rows))
-    also = looping_rows([sources[i] for i in looping])
-    return {
-        i for number, i in enumerate(looping) if number not in also or longest_loop(rows[i]) > longest_loop(sources[i])
-    }
+    looping = sorted(looping_rows(ids, lengths))
+    also = looping_rows(*concatenate([sources[i] for i in looping]))
+    ends = np.cumsum(lengths)
 
+    def is_longer(i: int) -> bool:
+        return longest_loop(ids[ends[i] - lengths[i] : ends[i]].tolist()) > longest_loop(sources[i])
 
-def begin_alike(source: Sequence[str], target: Sequence[str]) -> bool:
-    """Whether the first tokens can begin the same text, as they do in a copy."""
-    return bool(source and target) and (source[0].startswith(target[0]) or target[0].startswith(source[0]))
+    return {i for number, i in enumerate(looping) if number not in also or is_longer(i)}
 
 
 def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
@@ -69,13 +66,12 @@ def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
     return sum(map(has_letters, text.split())) >= MIN_COPIED_WORDS
 
 
-def compare_lengths(n_source: int, n_target: int, lengths: LineLengths | None) -> tuple[bool, bool]:
-    """Whether a translation is too short and too long for its source, by the ratios of the training pairs."""
-    if max(n_source, n_target) < MIN_COMPARED_TOKENS:
-        return False, False
+def compare_lengths(n_source: IntArray, n_target: IntArray, lengths: LineLengths | None) -> tuple[IntArray, IntArray]:
+    """The translations that are too short and too long for their source, by the ratios of the training pairs."""
+    compared = np.maximum(n_source, n_target) >= MIN_COMPARED_TOKENS
     low, high = DEFAULT_RATIO if lengths is None else lengths.ratio
     ratio = (n_target + 1) / (n_source + 1)
-    return ratio * RATIO_MARGIN < low, ratio > high * RATIO_MARGIN
+    return compared & (ratio * RATIO_MARGIN < low), compared & (ratio > high * RATIO_MARGIN)
 
 
 def has_letters(text: str) -> bool:

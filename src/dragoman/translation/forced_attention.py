@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis
 from dragoman.translation.assembly import Assembly
 from dragoman.translation.result import Translation
@@ -38,5 +37,5 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
         {pair: translator.alignment_head.select(weights).copy()},
         translator.n_language_tokens,
     )
-    (found,) = assembly.translations([(pair[0], [Hypothesis(list(output), 0.0, 0.0)], Constraints())])
+    (found,) = assembly.translations([pair[0]], [[Hypothesis(list(output), 0.0, 0.0)]])
     return replace(found, text=target)  # the given text, not the decoded tokens

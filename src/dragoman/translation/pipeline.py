@@ -11,22 +11,18 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+import numpy as np
+
 from dragoman.engines.base import Engine, EngineRequest
 from dragoman.engines.forced import attention_layer, select_head
-from dragoman.search.types import (
-    TYPICAL_TOKENS,
-    WINDOW_BATCHES,
-    Hypothesis,
-    RecordedHead,
-    Search,
-    StopFlag,
-)
+from dragoman.search.hypotheses import HypothesisTable
+from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, Hypothesis, RecordedHead, Search, StopFlag
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.assembly import Assembly
 from dragoman.translation.options import TranslationRequest
 from dragoman.translation.overlap import blocks_of, overlap
 from dragoman.translation.result import Translation, join_translations
-from dragoman.translation.segmentation import Ids
+from dragoman.translation.segmentation import WHOLE, Ids
 from dragoman.translation.text_windows import SentenceJob, TextWindow, WindowBuilder
 
 if TYPE_CHECKING:
@@ -43,7 +39,7 @@ Maps = dict[tuple[Ids, Ids], Any]  # by source and output
 class WindowHypotheses(NamedTuple):
     """The hypotheses of each job, best first, and their attention and alignment weights, if requested."""
 
-    hypotheses: list[list[Hypothesis]]
+    hypotheses: HypothesisTable
     attention: Maps | None
     alignment: Maps | None
 
@@ -96,10 +92,9 @@ class Pipeline:
             free = [i for i, job in enumerate(jobs) if not job.constraints]
             asked = EngineRequest(request.search, request.prefix is not None, constraints=True)
             other = self.translator.engines.for_request(asked)
-            found = self._distinct_hypotheses([jobs[i] for i in free], self.engine)
-            found += self._distinct_hypotheses([jobs[i] for i in constrained], other)
-            numbers = sorted(zip((*free, *constrained), range(len(jobs)), strict=True))
-            hypotheses = [found[number] for _, number in numbers]
+            searches = ((free, self.engine), (constrained, other))
+            found = [self._distinct_hypotheses([jobs[i] for i in chosen], engine) for chosen, engine in searches]
+            hypotheses = HypothesisTable.join(found).take(np.argsort([*free, *constrained]))
         return WindowHypotheses(hypotheses, *self._attention(jobs, hypotheses))
 
     def assemble(self, window: TextWindow, found: WindowHypotheses) -> Iterator[Translation]:
@@ -115,12 +110,14 @@ class Pipeline:
         )
         texts = iter(zip(window.layouts, window.segments, strict=True))
         while here := [*islice(texts, ASSEMBLED_TEXTS)]:
-            numbers = {i for _, of_text in here for i in of_text}
-            jobs = [(window.jobs[i], found.hypotheses[i]) for i in numbers]
-            made = assembly.translations([(job.source, hypotheses, job.constraints) for job, hypotheses in jobs])
+            numbers = [*{i for _, of_text in here for i in of_text}]
+            jobs = [window.jobs[i] for i in numbers]
+            constraints = None if self.request.constraints is None else [job.constraints for job in jobs]
+            made = assembly.translations([job.source for job in jobs], found.hypotheses.take(numbers), constraints)
             by_number = dict(zip(numbers, made, strict=True))
             for layout, of_text in here:
-                yield join_translations(layout, [by_number[i] for i in of_text])
+                whole = layout is WHOLE  # nearly every text
+                yield by_number[of_text[0]] if whole else join_translations(layout, [by_number[i] for i in of_text])
 
     @cached_property
     def recorded(self) -> list[RecordedHead]:
@@ -132,9 +129,7 @@ class Pipeline:
             found.append(RecordedHead(self.translator.alignment_head.layer, self.translator.alignment_head.head))
         return found
 
-    def _attention(
-        self, jobs: Sequence[SentenceJob], found: Sequence[list[Hypothesis]]
-    ) -> tuple[Maps | None, Maps | None]:
+    def _attention(self, jobs: Sequence[SentenceJob], found: HypothesisTable) -> tuple[Maps | None, Maps | None]:
         """The attention and the alignment weights of each hypothesis, if requested.
 
         They come from the search, or from one forced pass for the hypotheses of engines that record none.
@@ -164,7 +159,7 @@ class Pipeline:
             add(pairs[i], [select_head(weights, head) for head in self.recorded])
         return attention, alignment
 
-    def _distinct_hypotheses(self, jobs: Sequence[SentenceJob], engine: Engine) -> list[list[Hypothesis]]:
+    def _distinct_hypotheses(self, jobs: Sequence[SentenceJob], engine: Engine) -> HypothesisTable:
         """The hypotheses of each job, best first, no two with the same text.
 
         The best of several hypotheses with the same text is kept. If too few texts are left for the n-best list, a
@@ -183,7 +178,7 @@ class Pipeline:
             more = self._batches([jobs[i] for i in short], engine, replace(search, n_best=beam))
             for i, hypotheses in zip(short, more, strict=True):
                 found[i] = self._distinct([*found[i], *hypotheses])
-        return [hypotheses[: search.n_best] for hypotheses in found]
+        return HypothesisTable.from_lists([hypotheses[: search.n_best] for hypotheses in found])
 
     def _distinct(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """The best hypothesis of each text, best first."""
@@ -193,9 +188,9 @@ class Pipeline:
             best.setdefault(text.strip(), one)
         return [*best.values()]
 
-    def _batches(self, jobs: Sequence[SentenceJob], engine: Engine, search: Search) -> list[list[Hypothesis]]:
+    def _batches(self, jobs: Sequence[SentenceJob], engine: Engine, search: Search) -> HypothesisTable:
         """What an engine finds for each job, in batches of similar length; the jobs are sorted by length."""
-        request, found = self.request, [list[Hypothesis]() for _ in jobs]
+        request, found, order = self.request, list[HypothesisTable](), list[int]()
         size = request.batch or engine.batch
         if engine.capabilities.batch_invariant:
             size = request.batch or len(jobs)  # its threads never wait for each other
@@ -215,9 +210,10 @@ class Pipeline:
                     self.stop,
                     self.recorded if engine.capabilities.records_attention else (),
                 )
-                for i, of in zip(chosen[part], hypotheses, strict=True):
-                    found[i] = of
-        return found
+                found.append(HypothesisTable.from_lists(hypotheses))
+                order += chosen[part]
+        joined = HypothesisTable.join(found)
+        return joined if len(found) == 1 else joined.take(np.argsort(order))
 
 
 def with_all_trees_used(results: Iterator[T], trees: TreeAligner) -> Iterator[T]:

@@ -13,13 +13,15 @@ from dragoman.translation.segmentation import ONE_SEGMENT, WHOLE, Layout, begins
 LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 DEGENERATE: Final = ("truncated", "repetitive", "too_short", "too_long", "copied", "no_letters")
 FLAGS: Final = (*DEGENERATE, "unseen_length", "split", "unmet", "empty")
+UNORDERED_FLAGS: Final = frozenset(FLAGS)
 MAX_DEGENERATE_CONFIDENCE: Final = 0.1
 
 
 class DeferredTokens:
     """A field of `Translation` that is computed when it is first read; most readers need only the text.
 
-    Until then the instance has a function in its place, under the name of the field with an underscore.
+    Until then the instance has ids in its place, or their 32-bit integers as bytes, which take less memory, under the
+    name of the field with an underscore; and in `_tokenizers`, that of the source and that of the target.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -28,8 +30,10 @@ class DeferredTokens:
     def __get__(self, instance: object, owner: type | None = None) -> tuple[str, ...]:
         if instance is None:
             return ()  # the default of the field
-        found: tuple[str, ...] = vars(instance).pop(f"_{self.name}")()
-        vars(instance)[self.name] = found
+        values = vars(instance)
+        ids, tokenizer = values.pop(f"_{self.name}"), values["_tokenizers"][self.name == "tokens"]
+        found = tuple(tokenizer.tokens(memoryview(ids).cast("i").tolist() if isinstance(ids, bytes) else ids))
+        values[self.name] = found
         return found
 
 
@@ -77,8 +81,8 @@ class Translation:
     @property
     def flags(self) -> tuple[str, ...]:
         """The names of the warnings that apply."""
-        values = vars(self)
-        return tuple([name for name in FLAGS if values[name]])
+        values = vars(self)  # has no entry for a field that has its default
+        return () if UNORDERED_FLAGS.isdisjoint(values) else tuple([name for name in FLAGS if values.get(name)])
 
     @property
     def confidence(self) -> float:

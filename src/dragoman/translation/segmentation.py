@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
 from dragoman.text.normalization import MARK, SPACELESS
-from dragoman.text.sentences import Span, sentence_spans
+from dragoman.text.sentences import Span, has_inner_mark, sentence_spans
 from dragoman.translation.options import SplitMode
 
 Ids = tuple[int, ...]
@@ -98,16 +98,15 @@ class Segmenter:
             return [[part for one in segments for part in split_characters(one, max_characters)] for segments in whole]
         if split == "never":
             return [[line] for line in lines]
-        spans = [sentence_spans(line, self.language) for line in lines]
-        several = [i for i, found in enumerate(spans) if len(found) > 1]
+        marked = [i for i, line in enumerate(lines) if has_inner_mark(line)]  # the others are one sentence each
+        spans = {i: own for i in marked if len(own := sentence_spans(lines[i], self.language)) > 1}
         if split == "auto" and None not in self.lengths:
-            rows = self.tokenizer.encode_many([lines[i][start:end] for i in several for start, end in spans[i]])
-            counts = map(len, rows)
-            for i in several:
-                spans[i] = self._join(spans[i], [*islice(counts, len(spans[i]))])
+            sentences = [lines[i][start:end] for i, own in spans.items() for start, end in own]
+            counts = map(len, self.tokenizer.encode_many(sentences))
+            spans = {i: self._join(own, [*islice(counts, len(own))]) for i, own in spans.items()}
         segments = [[line] for line in lines]
-        for i in several:
-            segments[i] = [lines[i][start:end] for start, end in spans[i]]
+        for i, own in spans.items():
+            segments[i] = [lines[i][start:end] for start, end in own]
         return segments
 
     def _join(self, spans: Sequence[Span], counts: Sequence[int]) -> list[Span]:
@@ -140,6 +139,12 @@ class Segmenter:
         for number, layout in enumerate(layouts):
             parts: list[Ids] = []
             lines: list[LineLayout] = []
+            if layout is WHOLE:  # nearly every text
+                ids = next(found)
+                if 0 < len(ids) <= max_tokens:
+                    encoded.append([tuple(ids)])
+                    continue
+                found = chain([ids], found)
             for line in layout.lines:
                 before = len(parts)
                 for ids in islice(found, line.n_segments):

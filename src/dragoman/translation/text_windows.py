@@ -62,12 +62,14 @@ def split_windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
         yield window
 
 
-def longest_first(jobs: Iterable[SentenceJob]) -> list[SentenceJob]:
-    """Jobs by the length of their source, those of equal length in a fixed order."""
-    by_length: dict[int, list[SentenceJob]] = {}  # many short sorts: one long sort would block the engine's thread
-    for job in jobs:
-        by_length.setdefault(len(job.source), []).append(job)
-    return [job for length in sorted(by_length, reverse=True) for job in sorted(by_length[length])]
+def longest_first(jobs: Sequence[SentenceJob]) -> list[int]:
+    """The numbers of jobs by the length of their source, those of equal length in a fixed order."""
+    sources = [job.source for job in jobs]
+    by_length: dict[int, list[int]] = {}  # many short sorts: one long sort would block the engine's thread
+    for number, source in enumerate(sources):
+        by_length.setdefault(len(source), []).append(number)
+    key = (sources if len({*sources}) == len(sources) else jobs).__getitem__  # sources alone sort faster
+    return [i for length in sorted(by_length, reverse=True) for i in sorted(by_length[length], key=key)]
 
 
 class WindowBuilder:
@@ -76,6 +78,9 @@ class WindowBuilder:
     def __init__(self, translator: Translator, request: TranslationRequest, max_texts: int) -> None:
         self.translator, self.request, self.max_texts = translator, request, max_texts
         self.tables: dict[Constraints, ConstraintTables] = {}  # of the window that is built
+        search, limits = request.search, (translator.longest_source, translator.longest_output)
+        has_rules = request.prefix is not None or request.constraints is not None or limits != (None, None)
+        self.plain = not has_rules and search.for_part(2) == search  # a job is no more than a source
 
     def build(self, blocks: Iterable[Iterable[str]]) -> Iterator[TextWindow | None]:
         """The windows of all blocks; None for an empty block."""
@@ -108,25 +113,35 @@ class WindowBuilder:
         if translator.n_language_tokens:
             before = language_tokens(translator.source, request.to, first, len(texts))
             parts = [[(*token, *ids) for ids in of_text] for token, of_text in zip(before, parts, strict=True)]
-        prefixes = self._prefixes(first, len(texts))
-        numbers: dict[SentenceJob, int] = {}  # equal segments are translated once
+        if self.plain:
+            numbers: dict[Ids, int] = {}  # equal segments are translated once
+            segments = [[numbers.setdefault(source, len(numbers)) for source in of_text] for of_text in parts]
+            jobs = [SentenceJob(source, (), UNCONSTRAINED) for source in numbers]
+        else:
+            jobs, segments, wrong = self._checked_jobs(texts, parts, first)
+            error = wrong or error
+        order = longest_first(jobs)
+        ranks = [0] * len(order)
+        for rank, number in enumerate(order):
+            ranks[number] = rank
+        segments = [[ranks[number] for number in of_text] for of_text in segments]
+        return TextWindow(layouts[: len(segments)], segments, [jobs[number] for number in order], self.tables), error
+
+    def _checked_jobs(
+        self, texts: Sequence[str], parts: Sequence[Sequence[Ids]], first: int
+    ) -> tuple[list[SentenceJob], list[list[int]], DragomanError | None]:
+        """The distinct jobs, and their numbers for each text, up to the first invalid text; and its error."""
+        numbers: dict[SentenceJob, int] = {}
         segments: list[list[int]] = []
-        limited = translator.longest_source is not None or translator.longest_output is not None
+        prefixes = self._prefixes(first, len(texts))
         for i, (text, prefix, of_text) in enumerate(zip(texts, prefixes, parts, strict=True)):
             try:
-                if limited:
-                    self._check_length(text, of_text, prefix)
+                self._check_length(text, of_text, prefix)
                 jobs = self._jobs(first + i, of_text, prefix)
             except DragomanError as wrong:
-                error = wrong
-                break
+                return [*numbers], segments, wrong
             segments.append([numbers.setdefault(job, len(numbers)) for job in jobs])
-        ordered = longest_first(numbers)
-        ranks = [0] * len(ordered)
-        for rank, job in enumerate(ordered):
-            ranks[numbers[job]] = rank
-        segments = [[ranks[number] for number in of_text] for of_text in segments]
-        return TextWindow(layouts[: len(segments)], segments, ordered, self.tables), error
+        return [*numbers], segments, None
 
     def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
         """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
@@ -176,8 +191,6 @@ class WindowBuilder:
 
     def _jobs(self, index: int, parts: Sequence[Ids], prefix: Ids) -> list[SentenceJob]:
         """The jobs of a text, with the constraints of each; raise if this model cannot write them."""
-        if len(parts) == 1 and self.request.constraints is None:  # nearly every text
-            return [SentenceJob(parts[0], prefix, UNCONSTRAINED)]
         translator, constraints = self.translator, [UNCONSTRAINED] * len(parts)
         if self.request.constraints is not None:
             n = translator.n_language_tokens

@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from dragoman.arrays import concatenate
 from dragoman.errors import TextError
 from dragoman.text import BOS, EOS, N_SPECIAL, PAD, UNK, Tokenizer, normalization, normalize
 from dragoman.text.normalization import mark
@@ -112,6 +113,17 @@ def test_many_rows_are_decoded_as_each_is(tokenizer: Tokenizer) -> None:
     for wrong in (-1, tokenizer.vocabulary_size):
         with raises(TextError, "unknown_id", f"id {wrong} "):
             tokenizer.decode_many([[5, 6], [5, wrong]])
+        with raises(TextError, "unknown_id", f"id {wrong} "):
+            tokenizer.decode_rows(*concatenate([[5, 6], [5, wrong]]))
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(0, 270) | st.sampled_from([4 + 0xF0, 4 + 0x9F, 4 + 0xE4, 4 + 0xED]), max_size=6))
+)
+@PROMISE
+def test_rows_in_one_array_are_decoded_as_each_is(tokenizer: Tokenizer, rows: list[list[int]]) -> None:
+    """Bytes that are not UTF-8 at the end of a row must not reach into the next."""
+    assert tokenizer.decode_rows(*concatenate(rows)) == [tokenizer.decode(row) for row in rows]
 
 
 def test_decode_skips_the_special_ids_and_shows_what_is_unknown(tokenizer: Tokenizer) -> None:

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from dragoman import Translator
-from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis
 from dragoman.text.line_lengths import LineLengths
 from dragoman.translation.assembly import Assembly
@@ -27,7 +26,7 @@ def flags(translator: Translator, source: str, output: str, lengths: LineLengths
     assembly = Assembly(translator.source, translator.target, lengths=lengths)
     ids = tuple(translator.source.encode(source))
     hypothesis = Hypothesis(translator.target.encode(output), -1.0, -1.0)
-    (found,) = assembly.translations([(ids, [hypothesis], Constraints())])
+    (found,) = assembly.translations([ids], [[hypothesis]])
     if set(found.flags) - {"unseen_length", "empty"}:
         assert found.confidence <= 0.1
     return found.flags

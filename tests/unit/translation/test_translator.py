@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import Translator
+from dragoman.arrays import concatenate
 from dragoman.engines.base import EngineRequest
 from dragoman.engines.specs import TORCH
 from dragoman.errors import SearchError
-from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text import normalize
 from dragoman.translation.assembly import Assembly
@@ -297,9 +297,9 @@ def test_loops_are_what_the_words_say(tokens: list[int]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(4, 6), max_size=40), max_size=6))
 def test_loops_are_found_in_many_rows_at_once(rows: list[list[int]]) -> None:
-    assert looping_rows(rows) == {i for i, row in enumerate(rows) if longest_loop(row)}
+    assert looping_rows(*concatenate(rows)) == {i for i, row in enumerate(rows) if longest_loop(row)}
     loops, sources = [*map(longest_loop, rows)], [*reversed(rows)]
-    assert repetitive_rows(rows, sources) == {i for i, loop in enumerate(loops) if loop > loops[-1 - i]}
+    assert repetitive_rows(*concatenate(rows), sources) == {i for i, loop in enumerate(loops) if loop > loops[-1 - i]}
 
 
 def test_flags() -> None:
@@ -386,6 +386,6 @@ def test_a_lone_space_is_neither_text_nor_a_word_of_the_alignment(translator: Tr
     ):
         looked = {(read, written): [[0.0] * (len(read) - 1) + [1.0]] * len(written)}
         made = Assembly(source, target, alignment=looked)
-        (one,) = made.translations([(read, [Hypothesis(list(written), -1.0, -1.0, False)], Constraints())])
+        (one,) = made.translations([read], [[Hypothesis(list(written), -1.0, -1.0, False)]])
         assert (one.text, one.empty, one.alignment) == (text, not text, links)
         assert one.tokens == tuple(target.tokens(written))

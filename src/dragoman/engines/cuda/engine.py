@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from dragoman.arrays import concatenate
 from dragoman.engines.base import check_batch, check_supported
 from dragoman.engines.cuda import graphs
 from dragoman.engines.cuda.graphs import DecoderGraph, EncoderGraph, Integers, Recorder, collect_hypotheses
@@ -28,7 +29,8 @@ from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
 from dragoman.nn.kernels import triton_available
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, RecordedHead, Search, StopFlag
+from dragoman.search.hypotheses import HypothesisTable
+from dragoman.search.types import NOT_FINITE, Ids, RecordedHead, Search, StopFlag
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import BatchConstraints
@@ -86,23 +88,23 @@ class CudaEngine:
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
         record: Sequence[RecordedHead] = (),
-    ) -> list[list[Hypothesis]]:
+    ) -> HypothesisTable:
         """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
         check_batch(sources, prefixes, constraints, self.weights.vocabulary)
         if not sources:
-            return []
+            return HypothesisTable.join([])
         code = self.weights.code
         longest = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # there are no further positions
-        lengths = np.fromiter(map(len, sources), np.int64, len(sources))
-        known = {n: search.limit(n) for n in set(lengths.tolist())}
-        limits = np.array([known[n] for n in lengths.tolist()])
+        ids, counts = concatenate(sources)
+        lengths, ends = counts.astype(np.int64), np.cumsum(counts)
+        limits = search.limits(lengths)
         limits = limits if longest is None else limits.clip(max=longest)
         if prefixes is not None:
             limits = np.maximum(limits, np.fromiter(map(len, prefixes), np.int64, len(sources)))
             if longest is not None and limits.max() > longest:
                 raise too_long("prefix", int(limits.max()) + 1, longest + 1)
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        found: list[tuple[Integers, HypothesisTable]] = []  # sentences, and their hypotheses
         start = 0
         with self.lock, torch.inference_mode(), self.recorder.on_stream():
             while start < len(sources):
@@ -116,15 +118,16 @@ class CudaEngine:
                     shape.steps,
                 )
                 decoder = self._decoder(replace(shape, rules=rules.shape))
-                memory = self._encoder(shape.sentences, int(lengths[part].max()) + 1).encode(
-                    sources[part], lengths[part]
-                )
+                here = ids[ends[start] - lengths[start] : ends[start + n - 1]]
+                memory = self._encoder(shape.sentences, int(lengths[part].max()) + 1).encode(here, lengths[part])
                 decoder.begin(memory, lengths[part], limits[part], search, rules)
-                self._search_batch(decoder, limits[part], search, found, np.arange(len(sources))[part], stop)
+                found += self._search_batch(decoder, limits[part], search, np.arange(start, start + n), stop)
                 start = part.stop
-        if not all(found):
+        order = np.argsort(np.concatenate([indices for indices, _ in found]))
+        table = HypothesisTable.join([hypotheses for _, hypotheses in found]).take(order)
+        if not table.counts.all():
             raise SearchError(NOT_FINITE, code="not_finite")
-        return found
+        return table
 
     def _room(self, lengths: Integers, limits: Integers, beam: int, record: tuple[RecordedHead, ...]) -> int:
         """The number of next sentences that fit into half of the memory, all at the longest one's shape.
@@ -141,11 +144,13 @@ class CudaEngine:
         decoder: DecoderGraph,
         limits: Integers,
         search: Search,
-        found: list[list[Hypothesis]],
         indices: Integers,
         stop: StopFlag | None = None,
-    ) -> None:
-        """Run a search that has begun and write to `indices` of `found`; the last few continue in a smaller state."""
+    ) -> Iterator[tuple[Integers, HypothesisTable]]:
+        """Run a search that has begun for the sentences `indices`; the last few continue in a smaller state.
+
+        Yields sentences and their hypotheses.
+        """
         for _ in range(0, int(limits.max()) + 1, graphs.STEPS_PER_GRAPH):
             if stop is not None:
                 stop.check()
@@ -155,10 +160,10 @@ class CudaEngine:
             room, going = decoder.state.shape, np.flatnonzero(~done)
             if len(going) <= room.sentences // 4 and room.sentences > SENTENCES[3]:
                 smaller = self._decoder(replace(room, sentences=bucket(len(going))), keep=decoder)
-                collect_hypotheses(decoder.state, np.flatnonzero(done), indices, limits, search, found)
+                yield indices[done], collect_hypotheses(decoder, np.flatnonzero(done), limits, search)
                 smaller.take_over(decoder, going)
                 decoder, indices, limits = smaller, indices[going], limits[going]
-        collect_hypotheses(decoder.state, np.arange(len(indices)), indices, limits, search, found)
+        yield indices, collect_hypotheses(decoder, np.arange(len(indices)), limits, search)
 
     def _encoder(self, n: int, longest: int) -> EncoderGraph:
         """The encoder of a shape; sources may be shorter than its width."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dragoman.arrays import Int64Array
 from dragoman.engines.cuda.rules import (
     NO_RULES,
     BatchRules,
@@ -238,18 +240,17 @@ class SearchState(SearchTensors):
         if self.required is not None and rules.required is not None:
             self.required.fixed.load(rules.required)
 
-    def take(self, other: SearchState, sentences: Tensor) -> None:
-        """Continue some of the sentences of another state that has the same beams, source tokens and steps."""
-        n, beam = len(sentences), self.shape.beam
-        rows = (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).flatten()
-        self.done.fill_(1)
+    def take(self, other: SearchState, which: Int64Array) -> None:
+        """Take the large tensors of some sentences from a state that has the same beams, source tokens and steps."""
+        n, beam, device = len(which), self.shape.beam, self.done.device
+        sentences = torch.from_numpy(which).to(device)
+        rows = torch.from_numpy((which[:, None] * beam + np.arange(beam)).ravel()).to(device)
         self.keys[:, :, : n * beam] = other.keys.index_select(2, rows)
         self.values[:, :, : n * beam] = other.values.index_select(2, rows)
         self.history[:, : n * beam] = other.history.index_select(1, rows)
-        for name in ("source", "lineage", "done", "position", "limit", "source_length", "finished", "length", "score"):
-            getattr(self, name)[:n] = getattr(other, name).index_select(0, sentences)
-        for name in ("min_length", "n_best", "normalizer"):
-            getattr(self, name).copy_(getattr(other, name))
+        self.source[:n] = other.source.index_select(0, sentences)
+        if beam > 1:
+            self.lineage[:n] = other.lineage.index_select(0, sentences)
         if self.shape.recorded:
             self.maps[:, :, : n * beam] = other.maps.index_select(2, rows)
         if self.prefixes is not None and other.prefixes is not None:
