@@ -32,7 +32,7 @@ from dragoman.engines.specs import NATIVE
 from dragoman.errors import SearchError, ShapeError
 from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.sampling_keys import hypothesis_keys
-from dragoman.search.types import NOT_FINITE, Ids, Mean, RecordedHead, Sampling, Search, StopFlag
+from dragoman.search.types import NOT_FINITE, Ids, Mean, RecordedHead, Sampling, Search, StopFlag, output_limits
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
@@ -121,7 +121,7 @@ class NativeEngine:
         # raise on input that would lead the C code outside its memory
         check_batch(sources, prefixes, constraints, self.vocabulary[1])
         ids, lengths = check_ids("source", sources, self.vocabulary[0])
-        limits = search.limits(lengths)
+        limits = output_limits(search, lengths)
         if prefixes is not None:
             limits = np.maximum(limits, np.fromiter(map(len, prefixes), np.int32, len(sources)))
         self.check_positions(int(max(limits.max(initial=0), lengths.max(initial=0))))

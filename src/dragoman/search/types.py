@@ -181,14 +181,15 @@ class Search:
         longest = max(source_tokens + self.extra_length, self.min_length)
         return longest if self.max_length is None else min(longest, self.max_length)
 
-    def limits(self, source_tokens: IntArray) -> IntArray:
-        """`limit` for an array of numbers of tokens."""
-        longest = (source_tokens + self.extra_length).clip(min=self.min_length)
-        return longest if self.max_length is None else longest.clip(max=min(self.max_length, longest.max(initial=0)))
-
     def normalizer(self, length: int) -> float:
         """The length penalty lp of a hypothesis of this length, EOS token included."""
         return float(((5 + length) / 6) ** self.length_penalty)
+
+
+def output_limits(search: Search, source_tokens: IntArray) -> IntArray:
+    """`Search.limit` for an array of numbers of tokens."""
+    longest = (source_tokens + search.extra_length).clip(min=search.min_length)
+    return longest if search.max_length is None else longest.clip(max=min(search.max_length, longest.max(initial=0)))
 
 
 @dataclass(frozen=True)

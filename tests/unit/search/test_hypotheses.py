@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dragoman.search.hypotheses import HypothesisTable
-from dragoman.search.types import Hypothesis, Search
+from dragoman.search.types import Hypothesis, Search, output_limits
 
 
 def some_lists(seed: int, n: int = 7) -> list[list[Hypothesis]]:
@@ -73,5 +73,5 @@ def test_padded_rows_lose_their_padding() -> None:
 )
 def test_limits_of_many_lengths_are_those_of_each(search: Search) -> None:
     lengths = np.array([0, 1, 5, 70], np.int32)
-    assert search.limits(lengths).tolist() == [search.limit(n) for n in lengths.tolist()]
-    assert search.limits(lengths[:0]).tolist() == []
+    assert output_limits(search, lengths).tolist() == [search.limit(n) for n in lengths.tolist()]
+    assert output_limits(search, lengths[:0]).tolist() == []

@@ -30,7 +30,7 @@ from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
 from dragoman.nn.kernels import triton_available
 from dragoman.search.hypotheses import HypothesisTable
-from dragoman.search.types import NOT_FINITE, Ids, RecordedHead, Search, StopFlag
+from dragoman.search.types import NOT_FINITE, Ids, RecordedHead, Search, StopFlag, output_limits
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import BatchConstraints
@@ -98,7 +98,7 @@ class CudaEngine:
         longest = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # there are no further positions
         ids, counts = concatenate(sources)
         lengths, ends = counts.astype(np.int64), np.cumsum(counts)
-        limits = search.limits(lengths)
+        limits = output_limits(search, lengths)
         limits = limits if longest is None else limits.clip(max=longest)
         if prefixes is not None:
             limits = np.maximum(limits, np.fromiter(map(len, prefixes), np.int64, len(sources)))
