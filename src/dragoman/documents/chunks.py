@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from dragoman.documents.encoding import Encoding, decode, find_mark
 from dragoman.errors import DocumentError
 
+Read = TypeVar("Read")
 CHUNK_BYTES: Final = 1 << 20  # about 30 blocks of sentences that are translated at once
 
 
@@ -27,11 +28,11 @@ class LineBlock:
         return decode(self.data, name, at=self.at)
 
 
-def read_blocks(path: Path) -> Iterator[LineBlock] | None:
-    """The blocks of a file in UTF-8; None if it is in UTF-16 or UTF-32."""
+def read_line_chunks(path: Path, read: Callable[[LineBlock, str], Read]) -> Iterator[Read] | None:
+    """The blocks of a file in UTF-8, each read with the name of the file; None if it is in UTF-16 or UTF-32."""
     with open_document(path) as file:
         encoding = find_mark(file.read(4))[1]
-    return _blocks(path) if encoding in ("", "utf-8") else None
+    return (read(block, str(path)) for block in _blocks(path)) if encoding in ("", "utf-8") else None
 
 
 def _blocks(path: Path) -> Iterator[LineBlock]:

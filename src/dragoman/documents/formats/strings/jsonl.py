@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dragoman.documents.chunks import LineBlock, read_blocks
+from dragoman.documents.chunks import LineBlock, read_line_chunks
 from dragoman.documents.formats.strings.json import value_slots
 from dragoman.documents.spliced import Slot, SplicedText
 
@@ -17,8 +17,7 @@ def read(data: bytes, name: str) -> SplicedText:
 
 def read_chunks(path: Path) -> Iterator[SplicedText] | None:
     """Read a large file in blocks of lines."""
-    blocks = read_blocks(path)
-    return None if blocks is None else (read_block(block, str(path)) for block in blocks)
+    return read_line_chunks(path, read_block)
 
 
 def read_block(block: LineBlock, name: str) -> SplicedText:
