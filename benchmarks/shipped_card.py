@@ -68,6 +68,6 @@ def card(run: Path, recipes: Mapping[str, int], weaknesses: str) -> str:
         "    python benchmarks/shipped_models.py DATA --out RUNS teacher aligner distill measure publish \\",
         f"        --pair {pair}",
         "",
-        f"Seed 1, one H200. Steps: {', '.join(f'{name} {steps:,}' for name, steps in recipes.items())}. Time: {spent}.",
+        f"Seed 1. Steps: {', '.join(f'{name} {steps:,}' for name, steps in recipes.items())}. Time: {spent}.",
     ]
     return "\n".join(lines) + "\n"

@@ -144,7 +144,7 @@ class Maker:
         return path
 
     def distill(self) -> None:
-        """Train the student. It has much data and little capacity, so it needs no dropout."""
+        """Train the student, without dropout: common for students with much data, not measured here."""
         found = [self.opposite.out / name for name in ("teacher", "aligner")]
         reverse = next((model for model in found if (model / "manifest.json").exists()), found[0])
         models = (str(self.out / "teacher"), "--reverse", str(reverse))

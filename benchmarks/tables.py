@@ -12,7 +12,7 @@ benchmarks/results/tables, which `report` collects in benchmarks/results/tables.
 
 - Table 3: base with three seeds, and the rows of recipes/table3, for 10,000 steps.
 - Variations of our own in the same frame: position codes, attention patterns, pre-norm.
-- Table 2: the Transformer and its rivals for equal training FLOPs (about those of 3,000 steps of base), and base and
+- Table 2: the Transformer and its rivals for about equal training FLOPs (3,000 steps, equal sizes), and base and
   big for longer. A row is evaluated twelve times, for the picture of quality against cost.
 - English-French on 192,000 pairs of Tatoeba and Multi30k, tested on news.
 

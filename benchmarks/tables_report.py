@@ -92,8 +92,8 @@ def cost_lines(names: Sequence[str], found: Measured) -> list[str]:
     """Table 2's form: quality and training cost."""
     lines = [
         *("", "## Quality against training cost", ""),
-        "The form of Table 2. The rivals have about as many weights as base, and as many training FLOPs as",
-        "`cost-base`.",
+        "The form of Table 2. The rivals have about as many weights as base, and train for as many steps as",
+        "`cost-base`; padding makes their tokens, and so their FLOPs, differ a little.",
         *("", "| row | million parameters | steps | training FLOPs | BLEU 2013 | BLEU 2014 | minutes |"),
         "|---|---|---|---|---|---|---|",
     ]
