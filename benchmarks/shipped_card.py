@@ -33,9 +33,9 @@ def score_lines(reports: Mapping[str, dict[str, Any]]) -> list[str]:
     return [*lines, "", f"`{first['BLEU']['signature']}`, `{first['chrF']['signature']}`; beam 4."]
 
 
-def card(run: Path, recipes: Mapping[str, int], weaknesses: str) -> str:
-    """The card of the student in int8 of a run; `recipes` has the steps of each training."""
-    pair = run.name
+def card(run: Path, weaknesses: str) -> str:
+    """The card of the student in int8 of a run."""
+    pair, recipes = run.name, json.loads((run / "steps.json").read_text(encoding="utf-8"))
     source, target = (NAMES[code] for code in pair.split("-"))
     reports, times = read_reports(run), json.loads((run / "times.json").read_text(encoding="utf-8"))
     selection = json.loads((run / "student/training/distillation/report.json").read_text(encoding="utf-8"))
@@ -52,7 +52,7 @@ def card(run: Path, recipes: Mapping[str, int], weaknesses: str) -> str:
         *("", "## Known weaknesses", "", weaknesses.strip(), "", "## Data", ""),
         "| corpus | used for | license |",
         "|---|---|---|",
-        "| Europarl, 1,655,544 pairs | teacher; half of its sources for the student | no known restrictions |",
+        "| Europarl, 1,655,544 pairs | teacher; its sources for the student | no known restrictions |",
         "| Tatoeba, 165,812 pairs (and English of its other pairs) | teacher, student | CC BY 2.0 FR |",
         "| newstest2008 to 2012, three times | teacher, student | none stated |",
         *(

@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.config import ModelRecipe
 
 VOCABULARY = 37_000
 OURS, PEERS = ("ours int8", "ours float32"), ("CTranslate2 int8", "CTranslate2 float32", "Hugging Face")
@@ -16,21 +20,27 @@ Translate = Callable[[Sources, int, int], list[list[int]]]  # sources, beam, for
 
 def model(work: Path, preset: str, positions: str = "sinusoidal") -> Path:
     """A model of a preset's sizes with random weights, made once."""
+    from dragoman.config import PRESETS
+
     place = work / (preset if positions == "sinusoidal" else f"{preset}-{positions}")
+    return random_model(place, replace(PRESETS[preset], positions=positions), VOCABULARY)
+
+
+def random_model(place: Path, recipe: ModelRecipe, vocabulary: int) -> Path:
+    """A model with random weights, made once."""
     if not place.is_dir():
         import torch
 
-        from dragoman.config import PRESETS, Recipe
+        from dragoman.config import Recipe
         from dragoman.files import staged, write_manifest
         from dragoman.modeldir.info import ModelInfo
         from dragoman.modeldir.save import write_model_files
         from dragoman.models.loading import as_arrays, build_model
 
         torch.manual_seed(1)
-        recipe = replace(PRESETS[preset], positions=positions)
-        weights = build_model(recipe, VOCABULARY, 0).state_dict()
+        weights = build_model(recipe, vocabulary, 0).state_dict()
         with staged(place) as directory:
-            write_model_files(directory, Recipe(model=recipe), ModelInfo(VOCABULARY), as_arrays(weights))
+            write_model_files(directory, Recipe(model=recipe), ModelInfo(vocabulary), as_arrays(weights))
             write_manifest(directory)
     return place
 
@@ -90,11 +100,13 @@ def hugging_face(directory: Path) -> list[Translate]:
     import transformers
 
     from dragoman.config import Recipe
+    from dragoman.modeldir.info import read_info
 
     recipe = Recipe.load(directory / "recipe.toml").model
     config = transformers.MarianConfig(
-        vocab_size=VOCABULARY, d_model=recipe.d_model, encoder_layers=recipe.encoder_layers,
-        decoder_layers=recipe.decoder_layers, encoder_attention_heads=recipe.n_heads,
+        vocab_size=read_info(directory).vocabulary_sizes[0], d_model=recipe.d_model,
+        encoder_layers=recipe.encoder_layers, decoder_layers=recipe.decoder_layers,
+        encoder_attention_heads=recipe.n_heads,
         decoder_attention_heads=recipe.n_heads, encoder_ffn_dim=recipe.d_ff, decoder_ffn_dim=recipe.d_ff,
         activation_function="relu", max_position_embeddings=4096, scale_embedding=True, pad_token_id=0, eos_token_id=2,
         decoder_start_token_id=1, forced_eos_token_id=None, bos_token_id=1,
@@ -118,8 +130,12 @@ def hugging_face(directory: Path) -> list[Translate]:
 
 
 def settings_of(name: str, work: Path, preset: str) -> list[Translate]:
-    """The ways in which one of the contenders may be run; the best of them counts."""
-    directory = model(work, preset)
+    """The settings of a contender to choose from, for a preset."""
+    return settings_for(name, work, model(work, preset))
+
+
+def settings_for(name: str, work: Path, directory: Path) -> list[Translate]:
+    """The settings of a contender to choose from, for a model."""
     if name in OURS:
         return ours(directory, name == OURS[0])
     if name == PEERS[2]:

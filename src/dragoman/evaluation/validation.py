@@ -67,7 +67,8 @@ class Validation:
     ) -> None:
         check_validation_set(prepared, recipe)
         self.prepared, self.device, self.sentences, self.max_length = prepared, device, sentences, max_length
-        self.recipe = replace(recipe, layout="padded", batch_tokens=max(4096, recipe.max_tokens + 1), sampling=0.0)
+        tokens = max(4096 if device.type == "cpu" else 16384, recipe.max_tokens + 1)  # a GPU waits for short batches
+        self.recipe = replace(recipe, layout="padded", batch_tokens=tokens, sampling=0.0)
 
     def __call__(self, model: Seq2Seq[State], check: Callable[[], None] = lambda: None) -> ValidationResult:
         """Validate the model; `check` is called before each batch, and may raise to stop."""

@@ -52,7 +52,10 @@ def model_choices(pairs: int, on_gpu: bool) -> list[Choice]:
         return [Choice("model.preset=small", few), Choice("model.dropout=0.3", few)]
     if pairs < LARGE_CORPUS or not on_gpu:
         return [Choice("model.preset=small", f"for {pairs:,} pairs{where}")]
-    return [Choice("model.preset=base", f"{pairs:,} pairs are enough for the paper's base model")]
+    return [
+        Choice("model.preset=base", f"{pairs:,} pairs are enough for the paper's base model"),
+        Choice("model.norm_order=pre", "it learns from the first steps on; the paper's order needs many thousand"),
+    ]
 
 
 def precision_choices(model: ModelRecipe, has_kernel: Callable[[], bool]) -> list[Choice]:

@@ -73,6 +73,12 @@ def test_little_data_never_gets_the_base_model() -> None:
     assert settled(1_660_000, True).model.d_model == 512
 
 
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("pairs", [1000, 29_000, 165_000, 1_660_000])
+def test_every_model_that_is_chosen_learns_in_a_short_run(pairs: int, fast: bool) -> None:
+    assert settled(pairs, fast).model.norm_order == "pre"
+
+
 def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> None:
     small, tiny = (Recipe.from_changes([f"model.preset={name}"]).model for name in ("small", "tiny"))
     (choice,) = precision_choices(small, has_kernel=lambda: True)

@@ -1,0 +1,96 @@
+"""benchmarks/shipped_models.py: the student's sources, its steps in the time that is left, and its card."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import shipped_card
+import shipped_models
+
+STEPS = {"teacher": 7, "aligner": 5, "student": 11}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Corpora with a sentence or two each, all different."""
+    names = [*shipped_models.HELD_OUT, "europarl_en-de/train", "tatoeba_en-de/train", "tatoeba_en-fr/train"]
+    names += [f"wmt_en-de/{name}" for name in shipped_models.NEWS]
+    for name in names:
+        for language in ("en", "de"):
+            path = tmp_path / "data" / f"{name}.{language}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{name} in {language}.\n", encoding="utf-8")
+    return tmp_path / "data"
+
+
+def maker(data: Path, pair: str = "en-de") -> shipped_models.Maker:
+    return shipped_models.Maker(data, data.parent / "runs", pair, steps=dict(STEPS), dry_run=False)
+
+
+def test_sources_are_unique_and_not_in_a_test_set(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped_models, "EUROPARL_SHARE", 1.0)
+    held_out = (data / "wmt_en-de/newstest2014.en").read_text()
+    more = ["Once!", "once", held_out.upper().rstrip(".\n") + " !", "", "word " * 81]
+    (data / "tatoeba_en-de/train.en").write_text("\n".join(more) + "\n", encoding="utf-8")
+    lines = [*maker(data).source_lines()]
+    assert [line for line in lines if "once" in line.lower()] == ["Once!"]
+    assert not any("newstest2013" in line or "2014" in line for line in lines)
+    assert not any(line.startswith("word word") for line in lines)
+    assert "tatoeba_en-fr/train in en." in lines
+    assert not any("tatoeba_en-fr" in line for line in maker(data, "de-en").source_lines())  # it has no German
+
+
+def test_fewer_steps_of_the_student_fit_into_less_time() -> None:
+    lines, most = 63_000, 42_000  # 10 s of translating
+    seconds = 10 + shipped_models.STUDENT_OVERHEAD
+    assert (
+        shipped_models.fitting_steps(seconds + 20_000 * shipped_models.STUDENT_STEP_SECONDS + 1, lines, most) == 20_000
+    )
+    assert shipped_models.fitting_steps(10_000, lines, most) == most
+    assert shipped_models.fitting_steps(0, lines, most) == most // 4
+
+
+def test_the_commands_train_teacher_aligner_and_student_in_this_order(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = ["teacher", "aligner", "distill", "measure"]
+    place = ["shipped_models.py", str(data), "--out", str(data.parent / "runs"), "--pair", "en-de", "--dry-run"]
+    monkeypatch.setattr(sys, "argv", [*place, *stages])
+    shipped_models.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["train", "train", "distill", *["evaluate"] * 3]
+    assert (
+        f"{data}/europarl_en-de/train.de --target {data}/europarl_en-de/train.en" in lines[1]
+    )  # the opposite direction
+    assert not any("newstest2014" in line for line in lines[:3])  # only measured on
+
+
+def test_the_card_has_scores_steps_and_the_weaknesses(tmp_path: Path) -> None:
+    run = tmp_path / "de-en"
+    scores = {"BLEU": {"value": 21.234, "signature": "tok:13a"}, "chrF": {"value": 51.2, "signature": "nc:6"}}
+    report = {"sets": [{"name": "newstest2013", "scores": scores}]}
+    for name, content in {
+        "student-int8-report/report.json": report,
+        "student/training/distillation/report.json": {"kept": 1234, "read": 2345},
+        "times.json": {"teacher": 61.2},
+        "steps.json": STEPS,
+    }.items():
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(json.dumps(content), encoding="utf-8")
+    text = shipped_card.card(run, "It drops smileys.")
+    for part in (
+        "German to English",
+        "21.23 / 51.20",
+        "tok:13a",
+        "1,234",
+        "student 11",
+        "It drops smileys.",
+        "Tatoeba",
+    ):
+        assert part in text
