@@ -12,7 +12,8 @@ and the texts must be the same before times count. There is no shortlist: both c
 CTranslate2 and Hugging Face have no SSRU; they run the same sizes with the decoder of the paper, on sources and outputs
 with as many tokens. So does ours once more. Each runs in processes of its own, pinned to a core each; on two cores each
 of two processes gets half of the sentences. Each has the fastest of its settings (batch size). They run in turns, and
-medians are taken. Words are those of the sources.
+medians are taken. Words are those of the sources. Sizes are those of the files that each loads; Hugging Face's are in
+float32. Memory is the largest resident size of a process, with Python.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from translate_cpu import best_setting
-from translate_peers import OURS, PEERS, random_model, settings_for
+from translate_peers import OURS, PEERS, settings_for
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -44,7 +45,7 @@ SHAPES = {  # encoder and decoder layers, d_model, d_ff
 }
 VOCABULARY = 32_000
 WORDS = (5, 20, 60)  # of a source
-BULK_WORDS, BULK = 20, {"Hugging Face": 32}  # words of a source; sentences, 256 by default
+BULK_WORDS, BULK = 20, {"Hugging Face": 16}  # words of a source; sentences, 256 by default
 TURNS = 5
 FIREFOX, IMPORTED = "fxtranslate", "ours int8, the same file"
 CONTENDERS = (IMPORTED, FIREFOX, OURS[0], PEERS[0], PEERS[2])
@@ -109,17 +110,38 @@ def write_firefox_model(directory: Path, shape: str, vocabulary: Path) -> Path:
     return directory / "model.bin"
 
 
+def write_plain_model(place: Path, shape: str, imported: Path) -> Path:
+    """A model of a shape with the paper's decoder, random weights and the tokenizer of an imported one."""
+    from dragoman.config import ModelRecipe, Recipe
+    from dragoman.modeldir.info import ModelInfo
+    from dragoman.modeldir.layout import load_tokenizers
+    from dragoman.modeldir.save import save_model
+    from dragoman.models.loading import as_arrays, build_model
+
+    encoder, decoder, d_model, d_ff = SHAPES[shape]
+    recipe = ModelRecipe(encoder_layers=encoder, decoder_layers=decoder, d_model=d_model, d_ff=d_ff, n_heads=8)
+    tokenizers = load_tokenizers(imported)
+    size = tokenizers[0].vocabulary_size
+    weights = as_arrays(build_model(recipe, size, 0).state_dict())
+    save_model(
+        place, recipe=Recipe(model=recipe), info=ModelInfo(size), weights=weights, tokenizers=tokenizers, card=""
+    )
+    return place
+
+
 def write_models(work: Path, shape: str) -> dict[str, Path]:
     """The model of each contender."""
     from dragoman.api import import_model
-    from dragoman.config import ModelRecipe
+    from dragoman.modeldir.quantized_model import quantize_model
 
     file = write_firefox_model(work / shape, shape, work / "vocab.spm")
     imported = import_model(file, out=work / f"{shape}-imported").path
-    encoder, decoder, d_model, d_ff = SHAPES[shape]
-    recipe = ModelRecipe(encoder_layers=encoder, decoder_layers=decoder, d_model=d_model, d_ff=d_ff, n_heads=8)
-    plain = random_model(work / f"{shape}-plain", recipe, VOCABULARY)
-    return dict.fromkeys(CONTENDERS, plain) | {FIREFOX: file, IMPORTED: imported}
+    plain = write_plain_model(work / f"{shape}-plain", shape, imported)
+    int8 = {
+        name: quantize_model(model, work / f"{model.name}-int8").path
+        for name, model in ((IMPORTED, imported), (OURS[0], plain))
+    }
+    return dict.fromkeys(CONTENDERS, plain) | {FIREFOX: file} | int8
 
 
 def searches(name: str, model: Path) -> Callable[[dict[str, Any]], str]:
@@ -149,9 +171,6 @@ def searches(name: str, model: Path) -> Callable[[dict[str, Any]], str]:
 
 def child(name: str, model: Path) -> None:
     """Answer requests of the parent process."""
-    import torch
-
-    torch.set_num_threads(1)
     translate = searches(name, model)
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
@@ -198,8 +217,9 @@ class Contender:
             process.wait()
 
 
-def megabytes(model: Path) -> float:
-    """The size of a model file, or of all files of a directory."""
+def megabytes(name: str, model: Path) -> float:
+    """The size of a model file, or of all files of a directory; CTranslate2 has converted its own."""
+    model = model.with_name(f"{model.name}-ctranslate2-int8") if name == PEERS[0] else model
     files = [model] if model.is_file() else [path for path in model.rglob("*") if path.is_file()]
     return sum(path.stat().st_size for path in files) / 1e6
 
@@ -243,9 +263,8 @@ def compare(shape: str, work: Path, python: str) -> list[str]:
         contender.close()
         ms = [f"{1000 * statistics.median(times[name][count]):.1f}" for count in WORDS]
         speeds = [f"{statistics.median(times[name][f'{cores} cores']):,.0f}" for cores in (1, 2)]
-        rows.append(
-            f"| {shape}: {name} | {' | '.join([*ms, *speeds])} | {megabytes(models[name]):.0f} | {contender.mib:.0f} |"
-        )
+        sizes = [f"{megabytes(name, models[name]):.0f}", f"{contender.mib:.0f}"]
+        rows.append(f"| {shape}: {name} | {' | '.join([*ms, *speeds, *sizes])} |")
         print(rows[-1], flush=True)
     lengths = ", ".join(f"{one['tokens']} to {one['output']}" for one in singles.values())
     print(f"{shape}: tokens of one sentence and of its translation: {lengths}")

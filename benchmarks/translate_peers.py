@@ -7,10 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dragoman.config import ModelRecipe
 
 VOCABULARY = 37_000
 OURS, PEERS = ("ours int8", "ours float32"), ("CTranslate2 int8", "CTranslate2 float32", "Hugging Face")
@@ -20,27 +16,21 @@ Translate = Callable[[Sources, int, int], list[list[int]]]  # sources, beam, for
 
 def model(work: Path, preset: str, positions: str = "sinusoidal") -> Path:
     """A model of a preset's sizes with random weights, made once."""
-    from dragoman.config import PRESETS
-
     place = work / (preset if positions == "sinusoidal" else f"{preset}-{positions}")
-    return random_model(place, replace(PRESETS[preset], positions=positions), VOCABULARY)
-
-
-def random_model(place: Path, recipe: ModelRecipe, vocabulary: int) -> Path:
-    """A model with random weights, made once."""
     if not place.is_dir():
         import torch
 
-        from dragoman.config import Recipe
+        from dragoman.config import PRESETS, Recipe
         from dragoman.files import staged, write_manifest
         from dragoman.modeldir.info import ModelInfo
         from dragoman.modeldir.save import write_model_files
         from dragoman.models.loading import as_arrays, build_model
 
         torch.manual_seed(1)
-        weights = build_model(recipe, vocabulary, 0).state_dict()
+        recipe = replace(PRESETS[preset], positions=positions)
+        weights = build_model(recipe, VOCABULARY, 0).state_dict()
         with staged(place) as directory:
-            write_model_files(directory, Recipe(model=recipe), ModelInfo(vocabulary), as_arrays(weights))
+            write_model_files(directory, Recipe(model=recipe), ModelInfo(VOCABULARY), as_arrays(weights))
             write_manifest(directory)
     return place
 
@@ -72,13 +62,13 @@ def ctranslate2(directory: Path, work: Path, quantize: bool) -> list[Translate]:
     if not place.is_dir():
         to_ctranslate2(directory, place, kind)
 
-    def with_settings(workers: int, intra: int, batch: int) -> Translate:
-        @cache
-        def made() -> ctranslate2.Translator:
-            return ctranslate2.Translator(str(place), compute_type=kind, inter_threads=workers, intra_threads=intra)
+    @cache
+    def made(workers: int, intra: int) -> ctranslate2.Translator:
+        return ctranslate2.Translator(str(place), compute_type=kind, inter_threads=workers, intra_threads=intra)
 
+    def with_settings(workers: int, intra: int, batch: int) -> Translate:
         def translate(sources: Sources, beam: int, length: int) -> list[list[int]]:
-            found = made().translate_batch(
+            found = made(workers, intra).translate_batch(
                 [[*map(str, source), "</s>"] for source in sources],
                 beam_size=beam,
                 min_decoding_length=length,

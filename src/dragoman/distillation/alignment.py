@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dragoman.distillation.bidirectional_alignment import BidirectionalAligner
+from dragoman.distillation.bidirectional_alignment import BidirectionalAligner, Pair
 from dragoman.distillation.translations import CHUNK_LINES, StoredTranslations, TeacherLine
+from dragoman.errors import TrainingError
 from dragoman.files import MANIFEST, sha256, write_atomically
 from dragoman.progress import Reporter
 from dragoman.translation.translator import Translator
 
 SAMPLED_CHUNKS: Final = 8  # from which sentence pairs are taken to choose alignment heads
+CHECKED_PAIRS: Final = 500
+MIN_COVERAGE: Final = 0.3  # of the target words of these pairs; trained models reach more than twice that
 ALIGNED_LINES: Final = 400_000  # about a minute on a GPU; of more lines, evenly spaced chunks are aligned
 
 
@@ -32,12 +36,27 @@ def align_translations(
     models = [load_reference(model, device) for model in (forward, reverse)]
     step = max(1, stored.chunks // SAMPLED_CHUNKS)
     sample = [line for number in range(0, stored.chunks, step) for line in stored.read_chunk(number)]
-    aligner = BidirectionalAligner.choose(models[0], models[1], [as_pair(line) for line in sample])
+    pairs = [as_pair(line) for line in sample]
+    aligner = BidirectionalAligner.choose(models[0], models[1], pairs)
+    check_coverage(aligner, pairs[:: -(-len(pairs) // CHECKED_PAIRS)], reverse)
     for number in missing:
         found = aligner.align([as_pair(line) for line in stored.read_chunk(number)])
         rows = [" ".join(f"{s}-{t}" for s, t in links) for links in found]
         write_atomically(stored.chunk_path(number, ".align"), "".join(f"{row}\n" for row in (marks[number], *rows)))
         reporter.advance(1)
+
+
+def check_coverage(aligner: BidirectionalAligner, pairs: Sequence[Pair], reverse: Path) -> None:
+    """Reject models that agree on few words: attention that is spread over the sentence aligns nothing."""
+    links = aligner.align(pairs)
+    covered = sum(len({target for _, target in found}) for found in links)
+    words = sum(len(target.split()) for _, target in pairs)
+    if covered < MIN_COVERAGE * words:
+        raise TrainingError(
+            f"the teacher and {reverse} agree on the alignment of {covered / words:.0%} of the words, and at least "
+            f"{MIN_COVERAGE:.0%} are needed; train the reverse model longer, or align nothing (--alignment-weight 0)",
+            code="models_disagree",
+        )
 
 
 def load_reference(model: Path, device: str) -> Translator:

@@ -93,6 +93,7 @@ def test_distillation_with_a_reverse_model(
     models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("dragoman.distillation.selection.failed_rule", lambda line, rules: None)
+    monkeypatch.setattr(alignment, "MIN_COVERAGE", 0.0)  # these models were never trained
     (tmp_path / "more.en").write_text("the old box\n\nseven boxes\nGood morning\n" * 3, encoding="utf-8")
     files = ("--source", str(tmp_path / "more.en"), "--out", str(tmp_path / "student"), "--device", "cpu")
     line = ("distill", str(models[0]), *files, "--beam", "1", "--reverse", str(models[1]), "--set", "train.steps=0")
@@ -116,6 +117,7 @@ def test_of_many_translations_evenly_spaced_chunks_are_aligned(
     monkeypatch.setattr(translations, "CHUNK_LINES", 2)
     monkeypatch.setattr(alignment, "CHUNK_LINES", 2)
     monkeypatch.setattr(alignment, "ALIGNED_LINES", 5)
+    monkeypatch.setattr(alignment, "MIN_COVERAGE", 0.0)
     chunks = list(translations.read_chunks(tmp_path, iter([(PAIRS[0][0], None)] * 14)))
     for chunk in chunks:
         line = vars(translations.TeacherLine(*PAIRS[0], -1.0))
@@ -129,6 +131,13 @@ def test_of_many_translations_evenly_spaced_chunks_are_aligned(
     alignment.align_translations(stored, models[0], models[0], "cpu", SilentReporter())
     again = {name: (tmp_path / name).read_text(encoding="utf-8") for name in aligned}
     assert all(again[name] != aligned[name] for name in aligned)  # by another model
+
+
+def test_models_that_agree_on_few_words_align_nothing(models: tuple[Path, Path], tmp_path: Path) -> None:
+    forward, reverse = (Translator.load(model, engine="torch", device="cpu") for model in models)
+    aligner = BidirectionalAligner.choose(forward, reverse, PAIRS)
+    with raises(TrainingError, "models_disagree"):  # untrained: their attention is spread over the sentence
+        alignment.check_coverage(aligner, PAIRS[:1], tmp_path)
 
 
 def distill_with(teacher: Path, reverse: Path, folder: Path, weight: float) -> None:
