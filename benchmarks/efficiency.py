@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from translate_cpu import best_setting
-from translate_peers import OURS, PEERS, settings_for
+from translate_peers import OURS, PEERS, ctranslate2, settings_for
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -137,6 +137,7 @@ def write_models(work: Path, shape: str) -> dict[str, Path]:
     file = write_firefox_model(work / shape, shape, work / "vocab.spm")
     imported = import_model(file, out=work / f"{shape}-imported").path
     plain = write_plain_model(work / f"{shape}-plain", shape, imported)
+    ctranslate2(plain, work, quantize=True)  # converts it
     int8 = {
         name: quantize_model(model, work / f"{model.name}-int8").path
         for name, model in ((IMPORTED, imported), (OURS[0], plain))
