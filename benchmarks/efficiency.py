@@ -45,7 +45,7 @@ SHAPES = {  # encoder and decoder layers, d_model, d_ff
 }
 VOCABULARY = 32_000
 WORDS = (5, 20, 60)  # of a source
-BULK_WORDS, BULK = 20, {"Hugging Face": 16}  # words of a source; sentences, 256 by default
+BULK_WORDS, BULK = 20, {"Hugging Face": 128}  # words of a source; sentences, 256 by default
 TURNS = 5
 FIREFOX, IMPORTED = "fxtranslate", "ours int8, the same file"
 CONTENDERS = (IMPORTED, FIREFOX, OURS[0], PEERS[0], PEERS[2])
@@ -67,7 +67,7 @@ for line in sys.stdin:
 
 
 def words(count: int, seed: int) -> str:
-    """Words by chance, of syllables."""
+    """Random words of random syllables."""
     draw = random.Random(seed)
     return " ".join(
         "".join(draw.choice("bcdfghjklmnpqrstvwxz") + draw.choice("aeiou") for _ in range(draw.randint(2, 4)))

@@ -57,14 +57,14 @@ MEASURED = {
 LINES_PER_SECOND, STUDENT_STEP_SECONDS = 6300, 0.0086  # the teacher with beam 4, and the student, on one H200
 STUDENT_OVERHEAD = 240  # seconds: align, select, prepare, compile, evaluate, compare
 SOURCE_WORDS = 80  # longer lines are not distilled
-EUROPARL_SHARE = 0.95  # of Europarl is distilled, all sources take five minutes of one H200
+EUROPARL_SHARE = 0.95  # of Europarl is distilled; all sources take five minutes of one H200
 
 
 class Maker:
     """The commands of one direction."""
 
     def __init__(self, data: Path, out: Path, pair: str, *, steps: dict[str, int], dry_run: bool) -> None:
-        self.data, self.out, self.steps, self.dry_run = data, out / pair, steps, dry_run
+        self.data, self.out, self.steps, self.dry_run = data, out / pair, dict(steps), dry_run
         self.weaknesses, self.deadline = "Not described yet.", float("inf")
         self.source, self.target = pair.split("-")
 
@@ -120,18 +120,20 @@ class Maker:
         self.run(name, "train", *corpora, *self.valid, *changes, "--out", str(self.out / name), *more)
 
     def teacher(self) -> None:
-        """Train the teacher."""
+        """Train the teacher, and prepare the data of the next stages beside it."""
         beside = Thread(target=self.prepare_next, daemon=True)
-        beside.start()
+        if not self.dry_run:
+            beside.start()
         self.train("teacher")
         if not self.dry_run:
             beside.join()
 
     def prepare_next(self) -> None:
-        """Prepare the aligner's data and the sources once the teacher's data are ready; the processor is idle then."""
-        while not self.dry_run and not (self.out / "teacher/training/prepared/manifest.json").exists():
+        """Prepare the aligner's data and the sources once the teacher's data are ready; the CPU is idle then."""
+        prepared = "training/prepared/manifest.json"
+        while not (self.out / "teacher" / prepared).exists():
             time.sleep(1)
-        if not self.dry_run and self.needs_aligner:
+        if self.needs_aligner and not (self.opposite.out / "aligner" / prepared).exists():
             self.opposite.train("aligner", "--dry-run")
         self.sources()
 
@@ -175,13 +177,16 @@ class Maker:
         found = [self.opposite.out / name for name in ("teacher", "aligner")]
         reverse = next((model for model in found if (model / "manifest.json").exists()), found[0])
         models = (str(self.out / "teacher"), "--reverse", str(reverse))
-        if self.deadline < float("inf") and not self.dry_run:
+        record = self.out / "steps.json"
+        if record.exists():  # a run that resumes keeps its steps
+            self.steps = json.loads(record.read_text())
+        elif self.deadline < float("inf") and not self.dry_run:
             lines = sum(1 for _ in read_lines(self.sources()))
             self.steps["student"] = fitting_steps(self.deadline - time.monotonic(), lines, self.steps["student"])
         changes = set_options("model.dropout=0.05", *schedule(self.steps["student"]))
         options = ("--size", "small", "--alignment-weight", "0.1", *changes, "--out", str(self.out / "student"))
         if not self.dry_run:
-            (self.out / "steps.json").write_text(json.dumps(self.steps) + "\n")
+            record.write_text(json.dumps(self.steps) + "\n")
         self.run("distill", "distill", *models, "--source", str(self.sources()), *self.valid, *options)
 
     def measure(self) -> None:

@@ -53,8 +53,8 @@ def check_coverage(aligner: BidirectionalAligner, pairs: Sequence[Pair], reverse
     words = sum(len(target.split()) for _, target in pairs)
     if covered < MIN_COVERAGE * words:
         raise TrainingError(
-            f"the teacher and {reverse} agree on the alignment of {covered / words:.0%} of the words, and at least "
-            f"{MIN_COVERAGE:.0%} are needed; train the reverse model longer, or align nothing (--alignment-weight 0)",
+            f"the teacher and {reverse} agree on the alignment of {covered / words:.0%} of the words; at least "
+            f"{MIN_COVERAGE:.0%} are needed: train the reverse model longer, or give --alignment-weight 0",
             code="models_disagree",
         )
 

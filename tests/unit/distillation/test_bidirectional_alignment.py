@@ -133,7 +133,7 @@ def test_of_many_translations_evenly_spaced_chunks_are_aligned(
     assert all(again[name] != aligned[name] for name in aligned)  # by another model
 
 
-def test_models_that_agree_on_few_words_align_nothing(models: tuple[Path, Path], tmp_path: Path) -> None:
+def test_models_that_agree_on_few_words_are_rejected(models: tuple[Path, Path], tmp_path: Path) -> None:
     forward, reverse = (Translator.load(model, engine="torch", device="cpu") for model in models)
     aligner = BidirectionalAligner.choose(forward, reverse, PAIRS)
     with raises(TrainingError, "models_disagree"):  # untrained: their attention is spread over the sentence

@@ -56,6 +56,18 @@ def test_fewer_steps_of_the_student_fit_into_less_time() -> None:
     assert shipped_models.fitting_steps(0, lines, most) == most // 4
 
 
+def test_a_student_that_resumes_keeps_its_steps(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(shipped_models.Maker, "run", lambda self, stage, *arguments: commands.append(arguments))
+    for _ in range(2):
+        one = maker(data)
+        one.out.mkdir(parents=True, exist_ok=True)
+        one.deadline = 0.0  # long ago: a quarter of the steps
+        one.distill()
+    assert commands[0] == commands[1]
+    assert "train.steps=2" in commands[0]
+
+
 def test_the_commands_train_teacher_aligner_and_student_in_this_order(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
