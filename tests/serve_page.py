@@ -16,28 +16,33 @@ from dragoman.translation.result import Translation
 from serving import WHOLE_LINES, served
 
 HELP = """
-window.addEventListener("error", e => { document.documentElement.dataset.error = e.message; });
-window.addEventListener("unhandledrejection", e => { document.documentElement.dataset.error = String(e.reason); });
-document.addEventListener("securitypolicyviolation", e => {
-  document.documentElement.dataset.error = e.violatedDirective;
-});
+// Chromium prints the document when it has loaded: an image that the server holds back keeps it loading until the end.
 const asking = [], real = window.fetch;
+document.body.append(Object.assign(new Image(), { src: "web/held", hidden: true }));
+const end = () => real("web/done");
+const fail = reason => { document.documentElement.dataset.error = String(reason); end(); };
+window.addEventListener("error", e => fail(e.message));
+window.addEventListener("unhandledrejection", e => fail(e.reason));
+document.addEventListener("securitypolicyviolation", e => fail(e.violatedDirective));
 window.fetch = (path, ...rest) => { asking.push(path); return real(path, ...rest); };
 const until = async truth => {
   for (let i = 0; !truth(); i++) {
-    if (i === 500) throw new Error(`it never came true: ${truth}; ${document.body.textContent}`);
+    if (i === 2000) throw new Error(`it never came true: ${truth}; ${document.body.textContent}`);
     await new Promise(next => setTimeout(next, 20));
   }
 };
 const write = text => { byId("source").value = text; byId("source").dispatchEvent(new Event("input")); };
 const state = () => document.body.dataset.state;
+let answers = 0;
+const answer = new MutationObserver(() => { if (state() === "done") answers++; });
+answer.observe(document.body, { attributeFilter: ["data-state"] });
 const press = key => byId("target").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
 const over = node => node.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
 const weight = mark => Number(mark.style.getPropertyValue("--weight"));
 const marks = () => [...document.querySelectorAll("mark")].map(mark => [mark.textContent, weight(mark)]);
 const text = id => byId(id).textContent;
 const told = {};
-const done = () => { document.body.dataset.found = JSON.stringify(told); };
+const done = () => { document.body.dataset.found = JSON.stringify(told); end(); };
 """
 
 
@@ -72,7 +77,7 @@ MODEL = ServedModel("en-de", Backwards(), WHOLE_LINES, "a fake", ("en", "de"))
 def drive(service: Service, script: str, profile: Path, *options: str, query: str = "?lang=en") -> Any:
     """What a script found on the page."""
     with served(service, {"drive.js": HELP + script}) as address:
-        return found(chromium(f"{address}/{query}", profile, "--virtual-time-budget=30000", "--dump-dom", *options))
+        return found(chromium(f"{address}/{query}", profile, "--dump-dom", *options))
 
 
 def expected(line: str, **settings: Any) -> Translation:

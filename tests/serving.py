@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
 from starlette.responses import Response
@@ -30,15 +31,23 @@ WHOLE_LINES = WholeLines(None, "en", 100)  # type: ignore[arg-type]
 
 
 class Extra:
-    """An application with scripts of a test's own: they are loaded by the page, from the page's own origin."""
+    """An application with scripts of a test's own: they are loaded by the page, from the page's own origin.
 
-    def __init__(self, app: ASGIApp, scripts: Mapping[str, str]) -> None:
-        self.app, self.scripts = app, scripts
+    A script that inserts an image `web/held` keeps the page loading until it has asked for `web/done`.
+    """
+
+    def __init__(self, app: ASGIApp, scripts: Mapping[str, str], hold_seconds: float = 60) -> None:
+        self.app, self.scripts, self.hold_seconds = app, scripts, hold_seconds
+        self.done = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope.get("path", "").removeprefix("/web/")
         if name in self.scripts:
             await Response(self.scripts[name], media_type="text/javascript")(scope, receive, send)
+            return
+        if name in ("held", "done"):
+            await self.hold(name)
+            await Response(status_code=204)(scope, receive, send)
             return
 
         async def sending(message: dict[str, object]) -> None:
@@ -53,6 +62,12 @@ class Extra:
             await send(message)
 
         await self.app(scope, receive, sending)
+
+    async def hold(self, name: str) -> None:
+        if name == "done":
+            self.done.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.done.wait(), self.hold_seconds)
 
 
 @contextmanager

@@ -20,12 +20,6 @@ from word_by_word import Aligned
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 
 WALK = """(async () => {
-const settled = async truth => { // the browser's virtual time does not wait for streams, but for whole responses
-  for (let i = 0; !truth(); i++) {
-    if (i === 3000) throw new Error(`it never came true: ${truth}; ${document.body.textContent}`);
-    await (await real("health")).json();
-  }
-};
 const drop = (name, content) => {
   const dataTransfer = new DataTransfer();
   dataTransfer.items.add(new File([content], name));
@@ -39,7 +33,7 @@ const rows = () => [...byId("review").tBodies[0].rows].map(row => [...row.cells]
 await until(() => current.models);
 told.start = [stateOf(), visible("document"), visible("source")];
 drop("page.html", "<p>one <b>two</b> 😀</p><p>lost words</p>");
-await settled(() => stateOf() !== "waiting");
+await until(() => stateOf() !== "waiting");
 told.end = [stateOf(), text("document-status"), visible("source"), visible("progress")];
 told.download = [byId("download").download, byId("download").href.startsWith("blob:"), await opened.blob.text()];
 told.rows = rows();
@@ -50,21 +44,21 @@ byId("only-review").click();
 told.review = rows().map(row => row[1]);
 told.wide = document.documentElement.scrollWidth <= innerWidth;
 drop("lines.txt", Array.from({ length: 130 }, (_, i) => `line ${i}`).join("\\n"));
-await settled(() => stateOf() === "done" && text("document-name") === "lines.txt");
+await until(() => stateOf() === "done" && text("document-name") === "lines.txt");
 told.many = [rows().length, visible("more"), visible("only-review-choice")];
 byId("more").click();
 told.all = [rows().length, visible("more")];
 drop("scan.pdf", "%PDF-1.7");
-await settled(() => stateOf() === "error");
+await until(() => stateOf() === "error");
 told.error = [text("document-status"), visible("download"), visible("progress")];
 drop("large.txt", new Uint8Array(current.models.max_bytes + 1));
-await settled(() => stateOf() === "error" && text("document-name") === "large.txt");
+await until(() => stateOf() === "error" && text("document-name") === "large.txt");
 told.large = text("document-status");
 const files = new DataTransfer();
 files.items.add(new File(["one two"], "chosen.txt"));
 byId("file").files = files.files;
 byId("file").dispatchEvent(new Event("change"));
-await settled(() => stateOf() === "done");
+await until(() => stateOf() === "done");
 told.chosen = await opened.blob.text();
 byId("document-close").click();
 told.closed = [stateOf(), visible("document"), visible("source"), document.activeElement.id];
