@@ -96,6 +96,7 @@ def main() -> None:
     parser.add_argument("--tags", action="store_true", help="Have the model write tags in place of XX.")
     parser.add_argument("--longest", type=int, default=40, help="Words; longer sentences are left out of all sets.")
     parser.add_argument("--split", choices=("dev", "test"), default="dev", help="What to score.")
+    parser.add_argument("--set", action="append", default=[], dest="changes", help="A setting of the recipe.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/parsing"))
     options = parser.parse_args()
@@ -119,6 +120,7 @@ def main() -> None:
         *("train.learning_rate=0.003", f"data.batch_tokens={options.batch_tokens}"),
         *(f"train.save_every={options.steps}", f"train.evaluate_every={options.steps}"),
         *(f"train.seed={options.seed}", f"data.seed={options.seed}"),
+        *options.changes,
     ]
     begun = time.perf_counter()
     trained = [*command, *(word for change in changes for word in ("--set", change))]

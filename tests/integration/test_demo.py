@@ -8,7 +8,10 @@ import pytest
 
 from command_line import leave
 from dragoman.config import Recipe
-from dragoman.demo.tour import demo_changes
+from dragoman.demo.tour import SAMPLES, demo_changes, translate_samples
+from dragoman.translation.translator import Translator
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "before"
 
 
 @pytest.fixture
@@ -32,6 +35,14 @@ def test_the_demo_trains_translates_and_draws(tmp_path: Path, capsys: pytest.Cap
     card = (tmp_path / "demo" / "model" / "card.md").read_text(encoding="utf-8")
     assert "1,000" in card
     assert "bleu" in card
+
+
+def test_installed_models_translate_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.modeldir.installed.model_sources", lambda: [("test", FIXTURES)])
+    found = {name: (sources, translations) for name, sources, translations in translate_samples()}
+    sources, translations = found["trained"]
+    assert sources == SAMPLES["en"]
+    assert translations == [each.text for each in Translator.load(FIXTURES / "trained", device="cpu").translate(sources)]
 
 
 def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

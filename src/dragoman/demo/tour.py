@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from dragoman.config import Recipe, unused_keys
 from dragoman.demo.corpus import pairs
 from dragoman.errors import MissingExtraError, OutputError
 from dragoman.files import write_atomically
+from dragoman.modeldir.installed import installed_models
 from dragoman.progress import Reporter
 from dragoman.translation.translator import Translator
 
@@ -26,6 +27,10 @@ DEMO_SETTINGS: Final = (
 )
 VALID_PAIRS: Final = 500
 TEST_PAIRS: Final = 1000
+SAMPLES: Final = {  # for installed models, by their source language
+    "en": ("Where is the station?", "I would like a cup of coffee, please."),
+    "de": ("Wo ist der Bahnhof?", "Ich hätte gern eine Tasse Kaffee."),
+}
 DRAWN: Final = "I bought twenty-five apples at half past seven."
 
 
@@ -46,6 +51,15 @@ class DemoResult:
         """The percentage of lines that equal the reference."""
         right = sum(a == b for a, b in zip(self.translations, self.references, strict=True))
         return 100 * right / len(self.references)
+
+
+def translate_samples() -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
+    """Translate a few sentences with each installed model of one source language: its name, sources, translations."""
+    for model in installed_models():
+        sources = SAMPLES.get(model.source_languages[0]) if len(model.source_languages) == 1 else None
+        if sources and len(model.target_languages) == 1:
+            found = Translator.load(model.path, device="cpu").translate(sources)
+            yield model.name, sources, [translation.text for translation in found]
 
 
 def run_demo(out: Path, size: int, changes: Sequence[str] = (), reporter: Reporter | None = None) -> DemoResult:
