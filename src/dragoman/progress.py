@@ -180,7 +180,7 @@ class ConsoleReporter(Reporter):
         self.console.print(f"[bold]{where}: {figures}[/]{'  (best so far)' if improved and step else ''}")
         for source, hypothesis, reference in evaluation.samples:
             self.console.print(f"  source     {source}", markup=False)
-            self.console.print(f"  ours       {hypothesis}", markup=False)
+            self.console.print(f"  hypothesis {hypothesis}", markup=False)
             self.console.print(f"  reference  {reference}", markup=False)
 
     def close(self) -> None:
@@ -226,8 +226,7 @@ class ConsoleReporter(Reporter):
 def format_figures(figures: Mapping[str, float], separator: str = "  ") -> str:
     """The figures of an evaluation in one line; `exact` is the share of translations that equal the reference."""
     return separator.join(
-        f"equal to the reference {value:.1f} %" if name == "exact" else f"{name} {value:.3f}"
-        for name, value in figures.items()
+        f"exact match {value:.1f} %" if name == "exact" else f"{name} {value:.3f}" for name, value in figures.items()
     )
 
 

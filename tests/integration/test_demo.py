@@ -42,7 +42,9 @@ def test_installed_models_translate_samples(monkeypatch: pytest.MonkeyPatch) -> 
     found = {name: (sources, translations) for name, sources, translations in translate_samples()}
     sources, translations = found["trained"]
     assert sources == SAMPLES["en"]
-    assert translations == [each.text for each in Translator.load(FIXTURES / "trained", device="cpu").translate(sources)]
+    assert translations == [
+        each.text for each in Translator.load(FIXTURES / "trained", device="cpu").translate(sources)
+    ]
 
 
 def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ MAY_IMPORT = {
         "parent_process",
     },  # alone imports Ray
     "ray": LOADS | {"cluster", "search", "translation", "documents"},  # the public functions of cluster
-    "demo": BASE | {"text", "models", "inspect", "translation", "api"},
+    "demo": BASE | {"text", "models", "modeldir", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names
     "__main__": {"cli", "parent_process"},

@@ -31,7 +31,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert "step 50/100  loss 2.500  1,23" in said
     assert "left" in said
     assert "step 50: loss 2.250  bleu 12.500  (best so far)" in said
-    assert "  source     [a]\n  ours       b\n  reference  c\n" in said  # brackets are text, not markup
+    assert "  source     [a]\n  hypothesis b\n  reference  c\n" in said  # brackets are text, not markup
     assert "dragoman: mind [this]" in said
     assert "\x1b" not in said
 
@@ -114,7 +114,7 @@ def test_a_transient_reporter_leaves_nothing_in_a_log() -> None:
 def test_figures_have_units_and_the_start_of_fine_tuning_has_a_name() -> None:
     stream = io.StringIO()
     ConsoleReporter(stream).evaluated(0, Figures({"loss": 2.25, "exact": 12.34}), improved=True)
-    assert stream.getvalue() == "starting model: loss 2.250  equal to the reference 12.3 %\n"
+    assert stream.getvalue() == "starting model: loss 2.250  exact match 12.3 %\n"
 
 
 def test_a_stage_that_fails_is_not_done() -> None:

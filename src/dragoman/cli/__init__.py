@@ -26,14 +26,14 @@ COMMAND_GROUPS = {
         "demo": "Take a tour: train on the embedded corpus, translate.",
         "train": "Train a translator from files of sentence pairs.",
         "distill": "Train a small model on the translations of another.",
-        "finish": "Make a model of a training run that was stopped.",
+        "finish": "Write a model from a training run that was stopped.",
     },
     "Translate": {
         "translate": "Translate text and documents.",
         "serve": "Serve models over HTTP, with a web page.",
         "engines": "Show what each engine supports, and which run here.",
     },
-    "Look inside": {
+    "Evaluate and inspect": {
         "evaluate": "Measure translations: BLEU, chrF and TER.",
         "score": "Print the log-probability of given translations.",
         "inspect": "Show attention, heads, alignments and positions.",

@@ -207,7 +207,7 @@ def translate_documents_on_ray(
 
 
 def show_report(name: str, report: Report) -> None:
-    """Print what needs a look."""
+    """Print what needs review."""
     from dragoman.documents.reports.report import PROBLEMS
 
     for result in report.kept[:MAX_NOTES]:

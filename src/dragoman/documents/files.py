@@ -43,7 +43,7 @@ def translate_document(
 
     `model` is a `Translator` or a model directory. The format is recognized by the content or the suffix, or given as
     `format`. `options` are those of `Translator.translate`, such as `to`, `terms` and `beam`. The report has each
-    segment with its translation, and says which need a look.
+    segment with its translation, and says which need review.
 
     `review` is a page to write with both texts side by side; `bilingual` is a file for CAT tools, .xlf or .tmx.
     `memory` are translation memories, .tmx or .tsv: sentences that they have are taken from there. `retranslate`

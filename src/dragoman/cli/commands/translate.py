@@ -56,7 +56,11 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option(
     "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations per line, best first."
 )
-@click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp; --json always has it.")
+@click.option(
+    "--scores",
+    is_flag=True,
+    help="Add a column with the score: log-probability divided by the length penalty; --json always has it.",
+)
 @click.option("--alignments", is_flag=True, help="Add a column with word alignments, such as 0-0 1-2, source first.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line, with all results.")
 @click.option("--beam", type=int, help="Beam size; 1 is greedy search.  [default: 4, or --nbest if that is larger]")

@@ -25,7 +25,7 @@ WORKERS_OPTION = click.option(
     "--workers", type=click.IntRange(1, MAX_THREADS), help="Workers on the cluster.  [default: all CPUs or GPUs]"
 )
 BLOCK_OPTION = click.option(
-    "--block", type=click.IntRange(1, MAX_INT), help="Lines that a worker of --ray takes at a time.  [default: 4096]"
+    "--block", type=click.IntRange(1, MAX_INT), help="Lines per block with --ray.  [default: 4096]"
 )
 WITHOUT_RAY = "it belongs to --ray; add --ray"
 

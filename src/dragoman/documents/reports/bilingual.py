@@ -20,7 +20,7 @@ def bilingual_file(report: Report, suffix: str, name: str, source: str, target: 
 
 
 def write_xliff(report: Report, name: str, source: str, target: str) -> str:
-    """XLIFF 1.2: translations that need a look have the state needs-review-translation."""
+    """XLIFF 1.2: translations that need review have the state needs-review-translation."""
     units = []
     for number, result in enumerate(report.results, 1):
         unit = [f'<trans-unit id="{number}" resname="{escape_attribute(result.segment.key)}"']

@@ -61,7 +61,7 @@ class SegmentResult:
 
 @dataclass
 class Counts:
-    """How many segments there are, how many were translated, and how many need a look, also by their problem."""
+    """How many segments there are, how many were translated, and how many need review, also by their problem."""
 
     segments: int = 0
     translated: int = 0

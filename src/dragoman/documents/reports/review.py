@@ -1,4 +1,4 @@
-"""A page to review a translated document: both texts side by side, what needs a look, and aligned words."""
+"""A page to review a translated document: both texts side by side, what needs review, and aligned words."""
 
 from __future__ import annotations
 

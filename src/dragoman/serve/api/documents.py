@@ -1,4 +1,4 @@
-"""Routes for documents: a file in, the translated file out, with a report of what needs a look."""
+"""Routes for documents: a file in, the translated file out, with a report of what needs review."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DocumentQuery(BaseModel):
 
 
 class ReviewSegment(BaseModel):
-    """A segment that needs a look."""
+    """A segment that needs review."""
 
     segment: int = Field(description="Its number, from 1.")
     key: str = Field(description="Where it is in the document.")
@@ -89,7 +89,7 @@ class SegmentView(BaseModel):
     key: str
     source: str
     target: str | None = None
-    review: bool = Field(description="Whether it needs a look.")
+    review: bool = Field(description="Whether it needs review.")
     confidence: float | None = None
     notes: list[str]
     words: tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]] | None = Field(

@@ -188,7 +188,7 @@ class Middleware:
 
 
 class RequestBuffer:
-    """A body being read, and how many of its bytes count towards the memory of large bodies."""
+    """A body being read, and how many of its bytes count toward the memory of large bodies."""
 
     def __init__(self) -> None:
         self.data = bytearray()

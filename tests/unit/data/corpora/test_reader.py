@@ -153,7 +153,7 @@ MALFORMED = {
     "target has fewer lines": (lambda f: three(f, **{"a.de": "eins\n"}), ("count_mismatch", "a.en", "3", "a.de")),
     "source is empty": (lambda f: three(f, **{"a.en": ""}), ("file_empty", "a.en")),
     "target is empty": (lambda f: three(f, **{"a.de": ""}), ("file_empty", "a.de")),
-    "packed file holds nothing": (
+    "compressed file is empty": (
         lambda f: Corpus(put(f, "e.en.gz", gzip.compress(b"")), put(f, "e.de", "x\n")),
         ("file_empty", "e.en.gz"),
     ),
@@ -179,7 +179,7 @@ MALFORMED = {
     ),
     "a NUL byte": (lambda f: three(f, **{"a.de": b"eins\nz\0wei\ndrei\n"}), ("invalid_character", "a.de", "2")),
     "missing file": (lambda f: three(f, **{"a.de": None}), ("file_missing", "a.de", "a.en")),
-    "a link that leads nowhere": (
+    "a broken symbolic link": (
         lambda f: (f / "a.de").symlink_to("gone.de") or three(f, **{"a.de": None}),
         ("file_missing", "a.de", "gone.de"),
     ),

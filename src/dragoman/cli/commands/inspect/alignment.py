@@ -28,7 +28,7 @@ from dragoman.values import MAX_INT, plural
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @sentence_options
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
-@click.option("--to", metavar="CODE", help="Language of the targets, for a model with several.")
+@click.option("--to", metavar="CODE", help="Language of the targets, for a multilingual model.")
 @click.option("--out", type=OUTPUT_FILE, help=f"Draw one pair ({', '.join(PICTURE_SUFFIXES)}) instead of printing all.")
 @click.option("--line", type=click.IntRange(1, MAX_INT), help="Pair to draw (default: the first).")
 @click.option("--gold", type=FILE, help="Gold links (i-j sure, ipj possible); prints the alignment error rate.")

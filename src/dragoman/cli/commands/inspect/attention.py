@@ -31,7 +31,7 @@ from dragoman.values import MAX_INT
     "--line", type=click.IntRange(1, MAX_INT), help="Line of --source and --target to show (default: the first)."
 )
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
-@click.option("--to", metavar="CODE", help="Target language, for a model with several.")
+@click.option("--to", metavar="CODE", help="Target language, for a multilingual model.")
 @click.option(
     "--out", type=OUTPUT_FILE, required=True, help=f"Output file: {', '.join(PAGE_SUFFIXES)} (a page to explore)."
 )

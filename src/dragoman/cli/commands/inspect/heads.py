@@ -34,7 +34,7 @@ DEFAULT_PAIRS = 300
 @click.option("--source", type=FILE, required=True, help="Sentences, one per line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
-@click.option("--to", metavar="CODE", help="Language of the targets, for a model with several.")
+@click.option("--to", metavar="CODE", help="Language of the targets, for a multilingual model.")
 @click.option("--pairs", type=click.IntRange(1), default=DEFAULT_PAIRS, show_default=True, help="Number of pairs.")
 @click.option("--ablate/--no-ablate", default=None,
               help="Remove each head in turn (default: if it takes a few minutes at most).")  # fmt: skip
