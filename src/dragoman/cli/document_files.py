@@ -71,10 +71,14 @@ def translate_files(
     memory: Sequence[str] = (),
     retranslate: bool = False,
     on_ray: RayArguments | None = None,
+    given: Sequence[Path] = (),
 ) -> None:
-    """Translate documents to `output`: a file or standard output for one, a directory for several."""
+    """Translate documents to `output`: a file or standard output for one, a directory for several.
+
+    `given` are other files that must not be overwritten.
+    """
     place = None if output == "-" else Path(output)
-    from dragoman.documents.files import Extras, load_memory
+    from dragoman.documents.files import Extras, check_outputs, load_memory
 
     memories = load_memory(memory, translator, options)  # type: ignore[arg-type]
     if memories is not None and memories.scorer is None:
@@ -90,7 +94,9 @@ def translate_files(
     reporter: Reporter = ConsoleReporter(transient=True) if shows else Reporter()
     try:
         if len(files) == 1 and not is_folder(files[0]) and not is_directory(output):
-            extras = Extras.parse(review, bilingual, [files[0], place])
+            extras = Extras.parse(review, bilingual)
+            written = [*extras.files, *([] if place is None else [place])]
+            check_outputs(written, [path for path in (*files, *map(Path, memory), *given) if path is not None])
             translate_one(translator, files[0], place, format_name, reporter, options | reading, extras)
         else:
             reject_unused(("review", "bilingual"), "there are several documents; translate one at a time")
@@ -114,10 +120,8 @@ def translate_one(
     extras: Extras,
 ) -> None:
     """Translate a document, or standard input, to a file or standard output."""
-    from dragoman.documents.files import check_separate, read_file, translate_bytes, translate_file
+    from dragoman.documents.files import read_file, translate_bytes, translate_file
 
-    if source is not None and output is not None:
-        check_separate(source, output)
     if output is None:
         check_stdout()
     name = "standard input" if source is None else str(source)

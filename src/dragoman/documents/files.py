@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +52,8 @@ def translate_document(
     """
     translator = model if isinstance(model, Translator) else Translator.load(model)
     source, output = Path(source), Path(output)
-    check_separate(source, output)
-    extras = Extras.parse(review, bilingual, [source, output])
+    extras = Extras.parse(review, bilingual)
+    check_outputs([output, *extras.files], [source, *map(Path, memory)])
     memories = load_memory(memory, translator, options)
     report = translate_file(
         translator, source, output, format, reporter, extras, memory=memories, retranslate=retranslate, **options
@@ -126,23 +127,20 @@ class Extras:
     bilingual: Path | None = None
 
     @classmethod
-    def parse(
-        cls, review: str | Path | None, bilingual: str | Path | None, others: Sequence[Path | None] = ()
-    ) -> Extras:
-        """Check the names before anything is translated; `others` are the files that must not be overwritten."""
+    def parse(cls, review: str | Path | None, bilingual: str | Path | None) -> Extras:
+        """Check the names before anything is translated."""
         found = cls(None if review is None else Path(review), None if bilingual is None else Path(bilingual))
         if found.bilingual is not None and found.bilingual.suffix.lower() not in SUFFIXES:
             raise OutputError(
                 f"{found.bilingual} has no known suffix; bilingual files are {' or '.join(SUFFIXES)}",
                 code="unsupported_format",
             )
-        paths = [path for path in (found.review, found.bilingual) if path is not None]
-        taken = [path.absolute() for path in others if path is not None]
-        for path in paths:
-            if path.absolute() in taken:
-                raise OutputError(f"{path} is also an input or output; write to another file", code="output_is_input")
-            taken.append(path.absolute())
         return found
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are written."""
+        return [path for path in (self.review, self.bilingual) if path is not None]
 
     @property
     def needs_words(self) -> bool:
@@ -190,9 +188,21 @@ def read_file(path: Path) -> bytes:
         return file.read()
 
 
-def check_separate(source: Path, output: Path) -> None:
-    """Raise if the output would overwrite the source, or is a directory."""
-    if output.is_dir():
-        raise OutputError(f"{output} is a directory; give the name of a file", code="not_a_file")
-    if output.exists() and source.exists() and source.samefile(output):
-        raise OutputError(f"{output} is also an input; write to another file", code="output_is_input")
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Raise if an output is a directory, or would overwrite an input or another output."""
+    taken = {identify_file(path) for path in inputs}
+    for path in outputs:
+        if path.is_dir():
+            raise OutputError(f"{path} is a directory; give the name of a file", code="not_a_file")
+        if (place := identify_file(path)) in taken:
+            raise OutputError(f"{path} is also an input or output; write to another file", code="output_is_input")
+        taken.add(place)
+
+
+def identify_file(path: Path) -> tuple[int, int] | str:
+    """What is equal for all names of a file: `..`, symbolic links and hard links."""
+    try:
+        found = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino

@@ -11,7 +11,7 @@ from typing import Any, Final, Unpack
 
 from dragoman.documents.chunks import open_document
 from dragoman.documents.detect import detect_file, find_format
-from dragoman.documents.files import check_separate, translate_file
+from dragoman.documents.files import check_outputs, translate_file
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.reports.report import Report
 from dragoman.errors import DocumentError, DragomanError
@@ -64,7 +64,7 @@ def find_documents(
                 f"{other} and {file.source} would both be written to {output / file.name}; translate them separately",
                 code="duplicate_file",
             )
-        check_separate(file.source, output / file.name)
+        check_outputs([output / file.name], [file.source])
     return found, skipped
 
 
@@ -138,8 +138,15 @@ def translate_into(
     try:
         with open_document(document.source) as file:
             entry = {"source": hashlib.file_digest(file, "sha256").hexdigest(), "settings": settings}
-        if known is not None and known == entry | {"output": known.get("output")} and is_same(place, known):
-            return None, None
+        edited = known is not None and place.exists() and not is_same(place, known)
+        if known is not None and place.exists() and known == entry | {"output": known.get("output")}:
+            return None, None  # also if somebody has corrected the translation
+        if edited:
+            raise DocumentError(
+                f"{place} has been edited since it was translated, and {document.source} or the options have changed; "
+                "move the edited file away to translate again",
+                code="output_edited",
+            )
         name = format or ("text" if detect_file(document.source) is None else None)
         report = translate_file(
             translator, document.source, place, name, reporter, memory=memory, retranslate=retranslate, **options

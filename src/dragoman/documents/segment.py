@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
 SpanKind = Literal["pair", "point", "protected"]
+SPACES: Final = " \t\r\n\f"  # that browsers collapse
+NO_BREAK: Final = "\u00a0"
 MAX_DEPTH: Final = 64  # of nested spans; deeper ones are points, so that hostile files cannot exhaust the stack
 
 
@@ -102,6 +104,7 @@ class SegmentBuilder:
     text: str = ""
     spans: list[Span] = field(default_factory=list)
     _open: list[int] = field(default_factory=list)
+    _empty: int | None = None  # the point or empty pair that ends here, with nothing after it yet
 
     @property
     def parent(self) -> int | None:
@@ -111,28 +114,36 @@ class SegmentBuilder:
     def add_text(self, text: str) -> None:
         """Add translatable text."""
         if self.collapse:
-            if text[:1] in (" ", "\t", "\r", "\n") and self._ends_with_point():
-                last = self.spans[-1]
-                self.spans[-1] = replace(last, open=last.open + text[0])
-                text = text.lstrip()
-            words = text.split()
-            joined = " ".join(words)
-            if text[:1].isspace() and self.text and not self.text[-1].isspace():
-                joined = " " + joined
-            if words and text[-1:].isspace():
-                joined += " "
-            text = joined
+            text = self._collapsed(text)
         self.text += text
+        if text:
+            self._empty = None
 
-    def _ends_with_point(self) -> bool:
-        """Whether the last element is a point after a space: the space after it is a part of it, and moves along."""
-        last = self.spans[-1] if self.spans else None
-        at_end = last is not None and last.kind == "point" and last.start == len(self.text)
-        return at_end and (not self.text or self.text[-1].isspace())
+    def _collapsed(self, text: str) -> str:
+        """Text with single spaces; a space after an element without words belongs to it, and moves along.
+
+        It does so only at the start and after another space: else it divides words. No-break spaces at the start are
+        an indent, and stay.
+        """
+        at_space = not self.text or self.text[-1].isspace()
+        if text[:1] and text[0] in SPACES and at_space and self._empty is not None:
+            last = self.spans[self._empty]
+            point = last.kind == "point"
+            spaced = replace(last, open=last.open + text[0]) if point else replace(last, close=last.close + text[0])
+            self.spans[self._empty] = spaced
+            self._empty = None
+        words = text.split()
+        joined = " ".join(words)
+        if text[:1].isspace() and not at_space:
+            joined = " " + joined
+        elif not self.text:
+            joined = text[: len(text) - len(text.lstrip(NO_BREAK))] + joined
+        return joined + " " if words and text[-1].isspace() else joined
 
     def add_point(self, markup: str, at: int | None = None, name: str = "") -> None:
         """Add markup that encloses nothing."""
         place = len(self.text)
+        self._empty = len(self.spans)
         self.spans.append(Span(place, place, "point", markup, parent=self.parent, at=at, name=name))
 
     def add_protected(self, text: str, markup: str = "", at: int | None = None, name: str = "") -> None:
@@ -142,6 +153,7 @@ class SegmentBuilder:
             return
         place = len(self.text)
         self.text += text
+        self._empty = None
         self.spans.append(Span(place, len(self.text), "protected", markup, parent=self.parent, at=at, name=name))
 
     def open_pair(self, markup: str, at: int | None = None, name: str = "") -> None:
@@ -150,6 +162,7 @@ class SegmentBuilder:
         if len(self._open) >= MAX_DEPTH:
             self.add_point(markup, at, name)
             return
+        self._empty = None
         self.spans.append(Span(place, place, "pair", markup, parent=self.parent, at=at, name=name))
         self._open.append(len(self.spans) - 1)
 
@@ -166,6 +179,25 @@ class SegmentBuilder:
             self._unpair(self._open.pop())
         index = self._open.pop()
         self.spans[index] = replace(self.spans[index], end=len(self.text), close=markup)
+        self._empty = index if self.spans[index].start == len(self.text) else None
+
+    def _move_last_space(self) -> None:
+        """A space before the point at the end belongs to the point: translations end without spaces."""
+        size = len(self.text)
+        last = next((i for i, span in enumerate(self.spans) if span.start == size and span.kind == "point"), None)
+        if last is None or not self.text.strip() or not self.text.endswith(" "):
+            return
+        point, around, parent = self.spans[last], set[int](), self.spans[last].parent
+        while parent is not None:
+            around.add(parent)
+            parent = self.spans[parent].parent
+        if any(span.start < size == span.end and i not in around for i, span in enumerate(self.spans)):
+            return  # an element ends between the space and the point
+        self.spans[last] = replace(point, open=f" {point.open}", at=None if point.at is None else point.at - 1)
+        self.text = self.text[:-1]
+        self.spans = [
+            replace(span, start=min(span.start, size - 1), end=min(span.end, size - 1)) for span in self.spans
+        ]
 
     def _unpair(self, index: int) -> None:
         """Turn an open span into a point; what it encloses belongs to its parent."""
@@ -179,6 +211,8 @@ class SegmentBuilder:
         """The segment; spans that are still open become points."""
         while self._open:
             self._unpair(self._open.pop())
+        if self.collapse:
+            self._move_last_space()
         return Segment(self.text, tuple(self.spans), key, translate)
 
 

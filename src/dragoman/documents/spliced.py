@@ -98,6 +98,9 @@ class SplicedText:
                 return span.open
             last = span.at + len(span.open)
             own = [(slot, target) for slot, target in inner if span.at <= slot.start and slot.end <= last]
-            return self._copy(span.at, last, own)
+            if not own:
+                return span.open
+            extra = "" if self.text.startswith(span.open, span.at) else span.open[-1]  # a space written as an entity
+            return self._copy(span.at, last - len(extra), own) + extra
 
         return slot.render(target, markup)

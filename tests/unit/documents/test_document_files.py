@@ -111,8 +111,11 @@ def test_a_folder_is_resumed(model: Path, tmp_path: Path) -> None:
     assert translate_all(model, [folder], out) == before
     (folder / "a.html").write_text(PAGE + "<p>eight", "utf-8")  # changed
     (out / "d.txt").write_text("edited", "utf-8")
-    assert translate_all(model, [folder], out) == before | {"a.html": "done", "d.txt": "done"}
-    assert translate_all(model, [folder], out, terms={"one": "eins"}) == done  # other settings
+    assert translate_all(model, [folder], out) == before | {"a.html": "done"}
+    assert translate_all(model, [folder], out, terms={"one": "eins"}) == done | {"d.txt": "error"}  # other settings
+    assert (out / "d.txt").read_text("utf-8") == "edited"
+    (out / "d.txt").unlink()
+    assert translate_all(model, [folder], out, terms={"one": "eins"})["d.txt"] == "done"
     (out / RECORD).write_text('{"format": 1, "documents": {"a.html": 3}}', "utf-8")  # damaged
     assert translate_all(model, [folder], out) == done
     assert set(json.loads((out / RECORD).read_bytes())["documents"]) == {"a.html", "d.txt", "sub/b.html"}
@@ -142,3 +145,22 @@ def test_documents_need_no_torch(model: Path, tmp_path: Path) -> None:
     done = run([sys.executable, "-c", code, model], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["2", "['torch']"], done.stderr
     assert (tmp_path / "out.html").read_text("utf-8").count("{five}") == 1
+
+
+@pytest.mark.parametrize("other", ["memory.tsv", "here/../page.html", "link.html", "hard.html", "page.html"])
+def test_nothing_that_is_read_is_overwritten(model: Path, tmp_path: Path, other: str) -> None:
+    page, memory = tmp_path / "page.html", tmp_path / "memory.tsv"
+    page.write_text(PAGE, "utf-8")
+    memory.write_text("one\teins\n", "utf-8")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link.html").symlink_to(page)
+    (tmp_path / "hard.html").hardlink_to(page)
+    translator = Translator.load(model)
+    for output, review in ((tmp_path / other, None), (tmp_path / "out.html", tmp_path / other)):
+        with raises(OutputError, "output_is_input", other):
+            dragoman.translate_document(translator, page, output, review=review, memory=[memory])
+    with raises(OutputError, "output_is_input"):
+        dragoman.translate_document(
+            translator, page, tmp_path / "out.html", review=tmp_path / "here" / ".." / "out.html"
+        )
+    assert (page.read_text("utf-8"), memory.read_text("utf-8")) == (PAGE, "one\teins\n")

@@ -111,3 +111,21 @@ def test_damaged_pages_are_read_and_written_as_they_are(seed: int) -> None:
         assert translate(text, WordByWord(word=str)) == text
         written = translate(text, WordByWord())
         assert sorted(tags(text)) == sorted(tags(written))
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ('<p><a href="x"><img src="i" alt="a b"></a> one two</p>', '<a href="x"><img src="i" alt="A B"></a> ONE TWO'),
+        ('<p><a href="x"><i class="icon"></i> one two</a></p>', '<a href="x"><i class="icon"></i> ONE TWO</a>'),
+        ('<p><img src="i" alt="a cat">&#10;one</p>', '<img src="i" alt="A CAT">\nONE'),
+        ("<label>one <input type=text></label>", "<label>ONE <input type=text></label>"),
+        ("<label>one\n<input type=text title='a b'></label>", "<label>ONE\n<input type=text title='A B'></label>"),
+        ("<p><b>one </b><input type=text></p>", "<p><b>ONE</b> <input type=text></p>"),
+        ("<p>&nbsp;&nbsp;one two</p>", "<p>\u00a0\u00a0ONE TWO</p>"),
+        ("<textarea>one\ntwo</textarea>", "<textarea>ONE\nTWO</textarea>"),
+        ("<img src=a alt=one>", '<img src=a alt="ONE">'),
+    ],
+)  # fmt: skip
+def test_spaces_around_elements_without_words_stay(page: str, expected: str) -> None:
+    assert expected in translate(page, WordByWord())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from dragoman.documents.files import Extras
+from dragoman.documents.files import Extras, check_outputs
 from dragoman.documents.formats import html
 from dragoman.documents.reports.bilingual import bilingual_file
 from dragoman.documents.reports.report import Report
@@ -59,16 +59,15 @@ def test_the_page_has_words_with_their_links(report: Report) -> None:
     assert found
     data = json.loads(found[1])
     first = data["segments"][0]
-    assert (first["source"], first["target"]) == ("One two & {file} three ", "THREE {file} & TWO ONE ")
+    assert (first["source"], first["target"]) == ("One two & {file} three", "THREE {file} & TWO ONE")
     source, target, links = first["words"]
     pairs = {(first["source"][slice(*source[s])], first["target"][slice(*target[t])]) for s, t in links}
     assert pairs == {("One", "ONE"), ("two", "TWO"), ("&", "&"), ("{file}", "{file}"), ("three", "THREE")}
 
 
 def test_names_are_checked_before_anything_is_translated(tmp_path: Path) -> None:
-    source, output = tmp_path / "a.html", tmp_path / "b.html"
     with raises(OutputError, "unsupported_format", ".tmx"):
-        Extras.parse(None, tmp_path / "a.csv", [source, output])
-    for review, bilingual in ((source, None), (output, None), (tmp_path / "c.tmx", tmp_path / "c.tmx")):
-        with raises(OutputError, "output_is_input"):
-            Extras.parse(review, bilingual, [source, output])
+        Extras.parse(None, tmp_path / "a.csv")
+    same = Extras.parse(tmp_path / "c.tmx", tmp_path / "c.tmx")
+    with raises(OutputError, "output_is_input"):
+        check_outputs(same.files, [])

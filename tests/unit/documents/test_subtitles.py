@@ -4,6 +4,7 @@ import html
 import random
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pysubs2
@@ -15,6 +16,7 @@ from dragoman.documents.formats.subtitles.division import break_places, divide, 
 from dragoman.documents.segment import SegmentBuilder, Target, render
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
+from raising import raises
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "subtitles"
 FILES = sorted(path.name for path in FIXTURES.iterdir() if path.suffix in (".srt", ".vtt", ".ass", ".ssa"))
@@ -208,3 +210,15 @@ def test_damaged_files_give_an_error_or_a_document(name: str) -> None:
         assert document.write([None] * len(document.segments)) == text.encode()
         report = translate_segments(document.segments, WordByWord(order=backward))
         document.write([result.target for result in report.results])
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt", "ass"])
+def test_files_without_cues_or_with_old_line_ends_give_an_error(name: str) -> None:
+    read = import_module(f"dragoman.documents.formats.subtitles.{name}").read
+    content = b"WEBVTT\r\r00:00:01.000 --> 00:00:02.000\rone two\r"
+    with raises(DocumentError, "damaged_document", "CR alone"):
+        read(content, f"file.{name}")
+    if name == "srt":
+        for data in (b"", b"one two\n"):
+            with raises(DocumentError, "damaged_document", "no cues"):
+                read(data, "file.srt")

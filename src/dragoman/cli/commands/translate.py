@@ -171,8 +171,9 @@ def command(
     if documents:
         options |= constraints.take([])[1]
         translate_files(
-            translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate, on_ray
-        )
+            translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate, on_ray,
+            given=[path for path in given if path is not None],
+        )  # fmt: skip
         return
     if on_ray is not None:
         reject_unused(ROW_OPTIONS, "--ray writes a row for each row of FILES")

@@ -137,9 +137,10 @@ class Reader:
     def _attributes(self, token: Token) -> None:
         """Slots for the attributes of a tag that people read."""
         for attribute in token.attributes:
-            if attribute.quote and is_translated(token, attribute) and LETTER.search(attribute.value):
+            if is_translated(token, attribute) and LETTER.search(attribute.value):
                 segment = Segment(attribute.value, key=f"{token.name} {attribute.name}")
-                self.slots.append(Slot(attribute.start, attribute.end, segment, escape_attribute))
+                wrap = str if attribute.quote else '"{}"'.format
+                self.slots.append(Slot(attribute.start, attribute.end, segment, escape_attribute, wrap))
 
     def _declaration(self, token: Token) -> None:
         """An edit of the language that a tag declares."""
@@ -160,7 +161,7 @@ class Reader:
         start, end = tokens[0].start, tokens[-1].end
         start += len(self.text[start:end]) - len(self.text[start:end].lstrip())
         end = start + len(self.text[start:end].rstrip())
-        builder = SegmentBuilder(collapse=True)
+        builder = SegmentBuilder(collapse=not self.elements or self.elements[-1][0] != "textarea")
         done = 0  # tokens before this place are done
         for index, token in enumerate(tokens):
             if token.end <= done:

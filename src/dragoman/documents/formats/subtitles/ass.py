@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from dragoman.documents.encoding import decode
 from dragoman.documents.formats.subtitles.cues import (
     Cue,
     SubtitleDocument,
     Syntax,
     TagKind,
+    decode_subtitles,
     dialogue_lines,
     make_document,
     trim_cue,
@@ -40,7 +40,7 @@ def escape(text: str) -> str:
 
 def read(data: bytes, name: str) -> SubtitleDocument:
     """Read a file: the text of its dialogue. Styles, drawings, karaoke and comments are left as they are."""
-    text, encoding = decode(data, name)
+    text, encoding = decode_subtitles(data, name)
     syntax = Syntax(MARKUP, tag, "\\N", escape, lambda raw: raw.replace("\\h", " "))
     cues = list(find_cues(text, name))
     wraps = any(MARKUP.search(text, cue.start, cue.end) and "\\N" in text[cue.start : cue.end] for cue in cues)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from dragoman.documents.edits import Edit, apply_edits
-from dragoman.documents.encoding import Encoding
+from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.formats.subtitles.division import divide, slice_target, text_width, wrap_lines
 from dragoman.documents.segment import Segment, SegmentBuilder, Target, render
 from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.errors import DocumentError
 
 LINE_WIDTH: Final = 42  # of subtitles by convention, unless the file has longer lines
 MAX_PAUSE: Final = 3.0  # seconds; no sentence goes on after a longer one
@@ -89,6 +90,14 @@ class SubtitleDocument:
 
     def _escape(self, text: str) -> str:
         return self.syntax.line_break.join(map(self.syntax.escape, text.split("\n")))
+
+
+def decode_subtitles(data: bytes, name: str) -> tuple[str, Encoding]:
+    """The text of a file; raise if its lines end as on old Macs, which readers of subtitles do not know."""
+    text, encoding = decode(data, name)
+    if "\r" in text and "\n" not in text:
+        raise DocumentError(f"the lines of {name} end in CR alone; convert them to LF", code="damaged_document")
+    return text, encoding
 
 
 def make_document(text: str, encoding: Encoding, syntax: Syntax, cues: Sequence[Cue], wraps: bool) -> SubtitleDocument:

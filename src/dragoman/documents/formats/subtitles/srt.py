@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from dragoman.documents.encoding import decode
 from dragoman.documents.formats.subtitles.cues import (
     Cue,
     SubtitleDocument,
     Syntax,
     TagKind,
+    decode_subtitles,
     dialogue_lines,
     make_document,
     trim_cue,
@@ -35,7 +35,7 @@ def tag(markup: str) -> tuple[TagKind, str]:
 
 def read(data: bytes, name: str) -> SubtitleDocument:
     """Read a file; numbers, times and positions are left as they are."""
-    text, encoding = decode(data, name)
+    text, encoding = decode_subtitles(data, name)
     syntax = Syntax(MARKUP, tag, "\r\n" if "\r\n" in text else "\n")
     cues = [part for cue in find_cues(text) for part in dialogue_lines(trim_cue(cue, text, syntax), text, syntax)]
     if not cues:
@@ -49,7 +49,7 @@ def read(data: bytes, name: str) -> SubtitleDocument:
 def find_cues(text: str) -> Iterator[Cue]:
     """The paragraphs of each cue, of which there is usually one."""
     timings = list(TIMING.finditer(text))
-    for timing, following in zip(timings, [*timings[1:], None], strict=True):
+    for timing, following in zip(timings, [*timings[1:], None], strict=False):
         end = len(text) if following is None else following.start()
         if following is not None and (number := NUMBER.search(text, timing.end(), end)):
             end = number.start()

@@ -9,12 +9,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from dragoman.documents.encoding import decode
 from dragoman.documents.formats.subtitles.cues import (
     Cue,
     SubtitleDocument,
     Syntax,
     TagKind,
+    decode_subtitles,
     dialogue_lines,
     make_document,
     plain,
@@ -44,7 +44,7 @@ def tag(markup: str) -> tuple[TagKind, str]:
 
 def read(data: bytes, name: str) -> SubtitleDocument:
     """Read a file; times, settings, notes, styles and regions are left as they are."""
-    text, encoding = decode(data, name)
+    text, encoding = decode_subtitles(data, name)
     if not text.startswith("WEBVTT"):
         raise DocumentError(f"{name} does not begin with WEBVTT", code="damaged_document")
     newline = "\r\n" if "\r\n" in text else "\n"
