@@ -25,6 +25,7 @@ OTHER: Final = re.compile(
 ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 # void elements in strings of programs; not all of HTML's, because <link> and others enclose text in some programs
 STRING_VOID: Final = frozenset(["br", "hr", "img", "input", "wbr"])
+CODE_TAGS: Final = frozenset(["code", "kbd", "samp", "var", "tt", "pre"])  # in strings of programs
 CDATA: Final = "<![CDATA["
 
 

@@ -126,3 +126,21 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
     for translator in (WordByWord(), WordByWord(order=backward)):
         written = translate(text, translator)
         assert written != text and shape(written) == shape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('+++\ntitle = "one two"\n+++\none two\n', '+++\ntitle = "one two"\n+++\nTWO ONE\n'),
+        ("# one two {#name}\n", "# TWO ONE {#name}\n"),
+        ("one two\n{: .class}\n", "TWO ONE\n{: .class}\n"),
+        ("one <code>two</code> three\n", "THREE <code>two</code> ONE\n"),
+        ("one <KBD>Ctrl</KBD> three\n", "THREE <KBD>Ctrl</KBD> ONE\n"),
+        ("one $x^2$ two, $5 and $6\n", "$6 AND $5 TWO, $x^2$ ONE\n"),
+        ("> <div>\n> one\n> two\n> </div>\n", "> <div>\n> TWO ONE\n> </div>\n"),
+        ('- <p title="a b">one</p>\n', '- <p title="B A">ONE</p>\n'),
+        ("[![a b](b.svg)](http://ci) one two\n", "TWO [![B A](b.svg)](http://ci) ONE\n"),
+    ],
+)
+def test_what_is_not_prose_is_kept(text: str, expected: str) -> None:
+    assert translate(text, WordByWord(order=backward)) == expected

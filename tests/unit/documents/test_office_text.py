@@ -16,7 +16,7 @@ from dragoman.documents.formats.office.docx import RULES as WORD
 from dragoman.documents.formats.office.odf import RULES as ODF
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.xlsx import STRINGS
+from dragoman.documents.formats.office.xlsx import STRINGS, KeptTexts
 from dragoman.documents.formats.office.xml_events import NAMESPACES
 from dragoman.documents.translate import translate_segments
 
@@ -132,6 +132,42 @@ def test_texts_that_formulas_refer_to_are_kept() -> None:
     assert found["Winter coat"]
     assert texts("sheet.ods")["Yes"] is False
     assert "available" not in texts("sheet.xlsx")  # computed
+
+
+@pytest.mark.parametrize(
+    ("literal", "text", "kept"),
+    [
+        ("open", "OPEN", True),
+        ("<>in work", "in work", True),
+        (">=done", "done", True),
+        ("op*", "Open now", True),
+        ("?pen", "open", True),
+        ("~*pen", "open", False),
+        ("a_x000a_b", "a\nb", True),
+        ("open", "opened", False),
+        ("*" * 9 + "a", "a", False),  # too many
+    ],
+)
+def test_formulas_compare_without_case_and_with_wildcards(literal: str, text: str, kept: bool) -> None:
+    assert (text in KeptTexts([literal])) is kept
+
+
+def test_the_value_of_a_cell_does_not_hide_its_translation() -> None:
+    cell = '<table:table-cell office:value-type="string"{}><text:p>one two</text:p></table:table-cell>'
+    value = ' office:string-value="one two"'
+    for before, after in ((value, ""), ("", ""), (' office:string-value="other"',) * 2):
+        urn = "urn:oasis:names:tc:opendocument:xmlns"
+        spaces = " ".join(f'xmlns:{name}="{urn}:{name}:1.0"' for name in ("office", "table", "text"))
+        data = f"<office:document {spaces}>{cell.format(before)}</office:document>"
+        document = read_document(data.encode(), "a.fods", "odf")
+        report = translate_segments(document.segments, WordByWord())
+        written = document.write([result.target for result in report.results]).decode()
+        assert cell.format(after).replace("one two</", "ONE TWO</") in written
+
+
+def test_escaped_characters_are_kept() -> None:
+    written = translate("<x:si><x:t>one_x000D_ two</x:t></x:si>", STRINGS, WordByWord())
+    assert "ONE_x000D_ TWO</x:t>" in written
 
 
 def test_notes_charts_and_alternative_texts_are_found() -> None:

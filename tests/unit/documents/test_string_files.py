@@ -193,3 +193,46 @@ def test_changed_files_are_the_same_bytes_or_rejected(module: Any, text: str) ->
             assert translate(module, variant, WordByWord(word=str)) == variant
         except DocumentError:
             continue
+
+
+@pytest.mark.parametrize("word", ["Loading...", "Loading…", "Done.", "Name:", "Yes/No", "Don't."])
+def test_one_word_with_punctuation_is_translated(word: str) -> None:
+    assert translate(json, f'{{"a":"{word}"}}') == f'{{"a":"{word.upper()}"}}'
+
+
+@pytest.mark.parametrize("word", ["text/html", "index.html", "snake_case", "camelCase", "v1.2", "a:b", "x=1"])
+def test_identifiers_and_paths_are_not_translated(word: str) -> None:
+    assert translate(json, f'{{"a":"{word}"}}') == f'{{"a":"{word}"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one v%s two", "TWO V%s ONE"),
+        ("%dMB one", "ONE %dMB"),
+        ("%dx%d one", "ONE %dX%d"),
+        ("one %s%s", "%s%s ONE"),
+        ("%(a)s%(b)s one", "ONE %(a)s%(b)s"),
+        ("%1$s%2$s one", "ONE %1$s%2$s"),
+        ("one %d%% two", "TWO %d%% ONE"),
+        ("100%% one", "ONE 100%%"),
+        ("one {a}-{b}", "{a}-{b} ONE"),
+        ("Hello <0>{name}</0>", "<0>{name}</0> HELLO"),
+        ("one <code>a</code><code>b</code>", "<code>a</code><code>b</code> ONE"),
+        ("9%sure one", "ONE 9%SURE"),
+    ],
+)
+def test_placeholders_that_touch_other_characters_are_kept(text: str, expected: str) -> None:
+    assert translate(json, f'{{"a":"{text}"}}', WordByWord(order=backward)) == f'{{"a":"{expected}"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=Use '{'name'}' for {0}", "a=Use '{'name'}' for {0}"),  # quoted braces: left as it is
+        ("a=one {0,choice,0#none|1#{1}}", "a=ONE {0,choice,0#none|1#{1}}"),
+        ("a=\\ one two", "a=\\ ONE TWO"),
+    ],
+)
+def test_message_formats_and_first_spaces_are_kept(text: str, expected: str) -> None:
+    assert translate(properties, text) == expected

@@ -181,3 +181,38 @@ def test_icu_branches_are_translated() -> None:
         'TOM &amp; {count, plural, =0 {NO FILE} one {<x id="INTERPOLATION"/> NEW &lt;B&gt;FILE} other {MANY FILES}}'
     )
     assert translate(data, WordByWord(lost=frozenset(["4831"]), can_require=False)).count(b"<target") == 1
+
+
+UNIT = '<xliff version="1.2"><file source-language="en"><body><trans-unit id="u">{}</trans-unit></body></file></xliff>'
+UNIT_2 = '<xliff version="2.0" srcLang="en"><file id="f"{}><unit id="u"><segment>{}</segment></unit></file></xliff>'
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("one &lt;b&gt;two&lt;/b&gt; three", "THREE &lt;b&gt;TWO&lt;/b&gt; ONE"),
+        ("<![CDATA[one <a href='x'>two</a>]]>", "&lt;a href='x'&gt;TWO&lt;/a&gt; ONE"),
+        ("one a&amp;nbsp;b", "A&amp;nbsp;B ONE"),
+    ],
+)
+def test_escaped_tags_are_markup(source: str, expected: str) -> None:
+    written = translate(UNIT.format(f"<source>{source}</source>").encode(), WordByWord(order=backward))
+    assert target_of(written, "u") == expected
+
+
+def test_filled_segments_of_a_unit_stay_and_empty_ones_are_filled() -> None:
+    marks = '<mrk mid="0" mtype="seg">{}</mrk> <mrk mid="1" mtype="seg">{}</mrk>'
+    unit = f"<source>one. two.</source><seg-source>{marks.format('one.', 'two.')}</seg-source>"
+    data = UNIT.format(f"{unit}<target>{marks.format('eins.', '')}</target>").encode()
+    assert target_of(translate(data, WordByWord()), "u") == marks.format("eins.", "TWO.")
+    again = translate(data, WordByWord(), ReadOptions(retranslate=True))
+    assert target_of(again, "u") == marks.format("ONE.", "TWO.")
+    assert list(xliff.read_pairs(data, "x.xlf", ReadOptions())) == [("one.", "eins.")]
+
+
+def test_what_is_not_to_be_translated_in_version_2_stays() -> None:
+    data = UNIT_2.format(' translate="no"', "<source>one two</source>").encode()
+    assert translate(data, WordByWord()) == data
+    kept = '<sm id="1" translate="no"/>two three<em startRef="1"/>'
+    written = translate(UNIT_2.format("", f"<source>one {kept} four</source>").encode(), WordByWord(order=backward))
+    assert target_of(written, "u") == f"FOUR {kept} ONE"

@@ -15,6 +15,7 @@ from dragoman.documents.encoding import decode
 from dragoman.documents.formats import html
 from dragoman.documents.formats.markdown_inline import Inline
 from dragoman.documents.formats.strings import yaml
+from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
 from dragoman.errors import DocumentError
@@ -27,14 +28,18 @@ LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 FRONT_MATTER: Final = re.compile(
     r"---[ \t]*(?:\r\n|\r|\n)(.*?)(?:\r\n|\r|\n)(?:---|\.\.\.)[ \t]*(?:\r\n|\r|\n|\Z)", re.DOTALL
 )
+TOML_FRONT_MATTER: Final = re.compile(
+    r"\+\+\+[ \t]*(?:\r\n|\r|\n)(?:.*?(?:\r\n|\r|\n))?\+\+\+[ \t]*(?:\r\n|\r|\n|\Z)", re.DOTALL
+)  # left as it is
 FRONT_KEYS: Final = frozenset(
     ["title", "subtitle", "description", "summary", "excerpt", "abstract", "tagline", "caption"]
 )
 FIXED_LINE: Final = re.compile(
-    r"\s*(?::::.*|!!!.*|\?\?\?.*|\{%.*%\}|\{\{[<%].*[>%]\}\}|\[TOC\]|\[\[.*\]\])\s*"
+    r"\s*(?::::.*|!!!.*|\?\?\?.*|\{%.*%\}|\{\{[<%].*[>%]\}\}|\[TOC\]|\[\[.*\]\]|\{:.*\})\s*"
 )  # of site generators
 PREFIX: Final = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\]\s*)")  # tasks and alerts
 DEFINITION: Final = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[^\]]+\]:\s")  # of a footnote or a link
+ATTRIBUTES: Final = re.compile(r"[ \t]*\{:?[ \t]*[#.][^{}\n]*\}[ \t]*\Z")  # of a heading or paragraph: {#name .class}
 CELL: Final = re.compile(r"(?:[^|\\]|\\.)*")
 
 
@@ -43,7 +48,9 @@ def read(data: bytes, name: str) -> SplicedText:
     text, encoding = decode(data, name)
     slots: list[Slot] = []
     start = 0
-    if front := FRONT_MATTER.match(text):
+    if toml := TOML_FRONT_MATTER.match(text):
+        start = toml.end()
+    elif front := FRONT_MATTER.match(text):
         try:
             slots += yaml.read_slots(
                 text, name, front.start(1), front.end(1), lambda path: path[:1] == [] or path[0] in FRONT_KEYS
@@ -101,7 +108,7 @@ class Blocks:
             elif token.type == "tr_open" and token.map:
                 yield from self._row(token.map[0])
             elif token.type == "html_block" and token.map:
-                yield from self._html(token.map[0], token.map[1])
+                yield from self._html(token)
             elif token.type == "inline" and token.map and not in_table:
                 yield from self._paragraph(token, before)
             before = token.type
@@ -140,14 +147,26 @@ class Blocks:
                 yield from self._inline(words, range(first, first + len(words) + 1), "cell")
             place = cell.end() + 1
 
-    def _html(self, first: int, last: int) -> Iterator[Slot]:
-        """The slots of a block of HTML."""
-        start, end = self.lines[first][0], self.lines[last - 1][1]
-        for slot in html.read_slots(self.text[start:end]):
-            spans = tuple(span if span.at is None else replace(span, at=span.at + start) for span in slot.segment.spans)
-            yield replace(
-                slot, start=slot.start + start, end=slot.end + start, segment=replace(slot.segment, spans=spans)
-            )
+    def _html(self, token: Token) -> Iterator[Slot]:
+        """The slots of a block of HTML; in a quote or list, its lines have a prefix, which is not a part of it."""
+        assert token.map is not None
+        places = list[int]()
+        for number, line in enumerate(token.content.rstrip("\n").split("\n"), token.map[0]):
+            start, source = self._line(number)
+            if not source.endswith(line):  # a tab that is partly a prefix
+                return
+            first = start + len(source) - len(line)
+            places += range(first, first + len(line) + 1)
+        for slot in html.read_slots(token.content.rstrip("\n")):
+            spans = tuple(span if span.at is None else self._moved(span, places) for span in slot.segment.spans)
+            segment = replace(slot.segment, spans=spans)
+            yield replace(slot, start=places[slot.start], end=places[slot.end - 1] + 1, segment=segment)
+
+    def _moved(self, span: Span, places: Sequence[int]) -> Span:
+        """A span of a block at its place in the text; without one if a prefix is inside it."""
+        assert span.at is not None
+        at = places[span.at]
+        return replace(span, at=at if self.text.startswith(span.open, at) else None)
 
     def _inline(self, content: str, places: Sequence[int], block: str) -> Iterator[Slot]:
         """The slots of inline content, whose characters are at `places` in the text."""
@@ -156,6 +175,11 @@ class Blocks:
         skipped = PREFIX.match(content)
         skip = skipped.end() if skipped else 0
         content, places = content[skip:], [*places, places[-1] + 1][skip : len(content) + 1]
+        if attributes := ATTRIBUTES.search(content):
+            content = content[: attributes.start()]
+            places = places[: len(content) + 1]
+            if not LETTER.search(content):
+                return
         children = self.parser.parseInline(content, self.env)[0].children or []
         walk = Inline(self.text, content, places, "cell" if block == "cell" else f"line {self._number(places[0])}")
         yield from walk.read(children)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dragoman.documents.formats.html import VOID
+from dragoman.documents.formats.html import PROTECTED, VOID
 from dragoman.documents.markup import TAG
 from dragoman.documents.segment import Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot
@@ -16,7 +16,9 @@ from dragoman.documents.transfer.placeholders import LETTER, find_placeholders
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-FOOTNOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
+FIXED: Final = re.compile(
+    r"(?P<note>\[\^[^\]\s]+\])|\$\$[^$]+\$\$|(?<![\w$])\$(?=[^\s$])[^$]*(?<=\S)\$(?![\w$])"
+)  # footnotes and formulas
 LINK_END: Final = re.compile(
     r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
     r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
@@ -48,15 +50,15 @@ class Inline:
 
     def read(self, children: Sequence[Token]) -> list[Slot]:
         """The slots of the elements; the content is left as it is if they do not match it."""
-        skipping = False  # inside an autolink
+        last = ("", "")  # of the elements that are protected as one
         for token in children:
-            if token.type == "link_close" and skipping:
-                skipping = False
-            elif skipping:
-                continue
+            if last != ("", ""):
+                last = ("", "") if (token.type, token.content.lower()) == last else last
             elif token.type == "link_open" and token.markup == "autolink":
                 self._protect(self.content.index(">", self.place) + 1)
-                skipping = True
+                last = ("link_close", "")
+            elif token.type == "html_inline" and (name := self._code_element(token.content)):
+                last = ("html_inline", f"</{name}>")
             elif not self._take(token):
                 return [Slot(self.places[0], self.places[-1], Segment(self.content, key=self.key, translate=False))]
         self._flush(len(self.content))
@@ -101,11 +103,14 @@ class Inline:
         if not self.content.startswith(words, self.place):
             return False
         done = 0
-        for note in FOOTNOTE.finditer(words):
-            self._plain(words[done : note.start()])
-            raw, at = self._raw(self.place + len(note[0]))
-            self.builder.add_point(raw, at, "footnote")
-            done = note.end()
+        for found in FIXED.finditer(words):
+            self._plain(words[done : found.start()])
+            if found["note"]:
+                raw, at = self._raw(self.place + len(found[0]))
+                self.builder.add_point(raw, at, "footnote")
+            else:
+                self._protect(self.place + len(found[0]))
+            done = found.end()
         self._plain(words[done:])
         return True
 
@@ -188,6 +193,19 @@ class Inline:
         raw, at = self._raw(found.end())
         self.builder.add_point(raw, at, "image")
         return True
+
+    def _code_element(self, markup: str) -> str:
+        """Protect an HTML element of code, and return its name; an empty string if it is none, or has no end."""
+        tag = TAG.match(markup)
+        name = "" if tag is None or tag["slash"] or markup.endswith("/>") else tag["name"].lower()
+        if name not in PROTECTED or not self.content.startswith(markup, self.place):
+            return ""
+        end = self.content.lower().find(f"</{name}>", self.place)
+        if end < 0:
+            return ""
+        raw, at = self._raw(end + len(name) + 3)
+        self.builder.add_protected(" ".join(raw[len(markup) : -len(name) - 3].split()), raw, at, name)
+        return name
 
     def _tag(self, markup: str) -> bool:
         if not self.content.startswith(markup, self.place):

@@ -21,10 +21,15 @@ PLACEHOLDER: Final = re.compile(
       \{\{[^{}]{1,80}\}\}                                             # {{x}}
     | [$\#%]\{[^{}\s][^{}]{0,78}\}                                     # ${x}, #{x}, %{x}
     | \{(?:[^\W\d][\w.\-\[\]]*|\d+)?(?:![rsa])?(?:\s*:[^{}\s]{0,20}|,\s*(?:number|date|time)[^{}]{0,40})?\}  # {name}
-    | (?<![\w%])%(?:\d+\$|\([^()\s]{1,60}\))?[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
-        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![^\W\d_])    # %s, %1$d, %(name)s, %@
-    | %%
+    | \{\d+\s*,\s*choice\s*,(?:[^{}]|\{[^{}]*\}){0,300}\}                # {0,choice,0#none|1#one}
+    | %(?:\d+\$|\([^()\s]{1,60}\))[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
+        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@]                # %1$d, %(name)s
+    | (?<!\d)(?<!\d\s)%[sdiu@]                                         # %s, %d, also in v%s and %dMB, but not in 9%safe
+    | %[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
+        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![^\W\d_])    # %05.2f, %ld
+    | (?:\d+(?:[.,]\d+)?)?%%                                           # 100%%
     | </?\d{1,3}\s*/?>                                                 # <0>, </0>, <1/>
+    | _x[0-9A-Fa-f]{4}_                                                # a character in Office files
     | \$t\([^()]{1,80}\)                                               # $t(key)
     | (?:https?|ftp|file|mailto|tel):(?://)?[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
     | (?<![\w.])www\.[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
@@ -46,7 +51,10 @@ def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
 
 
 def protect_placeholders(segment: Segment) -> Segment:
-    """The segment with its placeholders as protected spans, inside the spans that it has."""
+    """The segment with its placeholders as protected spans, inside the spans that it has.
+
+    Placeholders without a character between them are one span: models do not copy masks that touch.
+    """
     protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
     edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
     pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
@@ -63,8 +71,17 @@ def protect_placeholders(segment: Segment) -> Segment:
         while around and segment.spans[around[-1]].end < end:  # ended before: so it does for all that follow
             around.pop()
         parent = next((i for i in reversed(around) if segment.spans[i].end >= end), None)
+        last = spans[-1] if len(spans) > len(segment.spans) else None
+        if last is not None and last.end == start and last.parent == parent and not touches(edges, start):
+            start, _ = last.start, spans.pop()
         spans.append(Span(start, end, "protected", parent=parent, name=segment.text[start:end]))
     return replace(segment, spans=tuple(spans))
+
+
+def touches(edges: Sequence[int], place: int) -> bool:
+    """Whether markup begins or ends at a place; `edges` are sorted."""
+    found = bisect_left(edges, place)
+    return found < len(edges) and edges[found] == place
 
 
 @dataclass(frozen=True)
@@ -93,12 +110,13 @@ class MaskedText:
         """
         found = []
         for mask in self.masks:
-            places = [match.start() for match in re.finditer(rf"(?<!\d){mask.word}(?!\d)", translation)]
+            before = r"(?<!\d)" if mask.word.isdecimal() else ""
+            places = [match.start() for match in re.finditer(rf"{before}{mask.word}(?!\d)", translation)]
             if len(places) != 1:
                 return None
-            before = translation[: places[0]][-2:]
-            after = translation[places[0] + len(mask.word) :][:2]
-            if (not mask.joins_left and joins(before[::-1])) or (not mask.joins_right and joins(after)):
+            start, end = places[0], places[0] + len(mask.word)
+            left, right = joins(translation[:start][-2:][::-1]), joins(translation[end:][:2])
+            if (left and not mask.joins_left) or (right and not mask.joins_right):
                 return None
             found.append(places[0])
         ordered = [place for mask, place in zip(self.masks, found, strict=True) if mask.ordered]
@@ -135,11 +153,14 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
         words = chain(map(str, numbers if numeric else ()), mask_words(order, numeric))
         word = next(word for word in words if word not in taken)
         taken = taken | {word}
-        touching = joins(text[: span.start][-2:][::-1]), joins(text[span.end :][:2])
-        masks.append(Mask(word, index, len(masked), *touching, POSITIONAL.fullmatch(span.name) is not None))
+        left = joins(masked[-2:][::-1])
+        masks.append(Mask(word, index, len(masked), left, False, POSITIONAL.fullmatch(span.name) is not None))
         masked += word
         place = span.end
-    return MaskedText(masked + text[place:], tuple(masks))
+    masked += text[place:]
+    ends = (mask.start + len(mask.word) for mask in masks)
+    found = (replace(mask, joins_right=joins(masked[end : end + 2])) for mask, end in zip(masks, ends, strict=True))
+    return MaskedText(masked, tuple(found))
 
 
 def mask_like(text: str) -> set[str]:

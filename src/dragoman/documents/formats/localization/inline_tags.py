@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.documents.markup import ENTITY, STRING_VOID
+from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID
 from dragoman.documents.segment import SegmentBuilder
 
 MARKUP: Final = re.compile(rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}")
-CODE: Final = frozenset(["code", "kbd", "samp", "var", "tt", "pre"])
 
 
 def add_tagged_text(builder: SegmentBuilder, text: str, quote: Callable[[str], str] = str) -> None:
@@ -35,7 +34,7 @@ def add_tagged_text(builder: SegmentBuilder, text: str, quote: Callable[[str], s
             builder.add_point(quote(tag), name=name)
         elif name not in closed:
             builder.add_protected(tag, quote(tag), name=tag)
-        elif name in CODE and (end := text.find(f"</{name}>", place)) >= 0:
+        elif name.lower() in CODE_TAGS and (end := text.find(f"</{name}>", place)) >= 0:
             last = end + len(name) + 3
             builder.add_protected(text[place:end], quote(text[match.start() : last]), name=name)
             place = last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dragoman.documents.edits import Edit, apply_edits
@@ -37,7 +37,8 @@ class Unit:
     """A source and the place of its target: a trans-unit of XLIFF 1.2, or a segment of XLIFF 2.
 
     A trans-unit that is divided into segments (seg-source) has several parts: segments with the places of their
-    content. So does a source with ICU branches, which is a `message`.
+    content. So does a source with ICU branches, which is a `message`. `filled` are the segments that have a
+    translation, with its content.
     """
 
     element: Element
@@ -46,6 +47,12 @@ class Unit:
     parts: Sequence[tuple[Segment, int, int]]
     version: int
     message: SplicedText | None = None
+    filled: Sequence[Edit] = ()
+
+    def without_filled(self) -> Unit:
+        """The unit with those parts alone that have no translation."""
+        places = {place[:2] for place in self.filled}
+        return replace(self, parts=[part for part in self.parts if part[1:] not in places])
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ class XliffDocument:
             yield own.start, own.end, with_attributes(self.text, own, changes)
 
     def _content(self, unit: Unit, targets: Sequence[Target | None]) -> str:
-        """The content of a target; segments without a translation are empty."""
+        """The content of a target; segments without a translation are empty, and those that have one keep it."""
         if unit.message is not None:
             return unit.message.splice(targets)
         if unit.parts[0][1:] == (unit.source.tag.end, unit.source.content_end):
@@ -113,7 +120,8 @@ class XliffDocument:
             (first - start, last - start, "" if target is None else render_xml(target))
             for (_, first, last), target in zip(unit.parts, targets, strict=True)
         ]
-        return apply_edits(divided.content(self.text), edits)
+        edits += [(first - start, last - start, content) for first, last, content in unit.filled]
+        return apply_edits(divided.content(self.text), sorted(edits))
 
 
 def read(data: bytes, name: str, options: ReadOptions) -> XliffDocument:
@@ -125,9 +133,9 @@ def read(data: bytes, name: str, options: ReadOptions) -> XliffDocument:
         for tag, attribute in check_languages(root, name, options)
     ]
     units = [
-        unit
+        replace(unit, filled=()) if options.retranslate else unit.without_filled()
         for file in files
-        for unit in find_units(text, file, True, version(root))
+        for unit in find_units(text, file, file.get("translate") != "no", version(root))
         if unit.parts and (options.retranslate or not is_translated(text, unit))
     ]
     return XliffDocument(text, encoding, units, edits)
@@ -139,7 +147,7 @@ def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[s
     check_languages(root, name, options)
     for file in named(root.children, "file"):
         for unit in find_units(text, file, True, version(root)):
-            if unit.target is None or not is_translated(text, unit):
+            if unit.target is None or not (unit.filled or is_translated(text, unit)):
                 continue
             divided = unit.element.find("seg-source")
             sources, targets = (segment_marks(one) for one in (divided or unit.source, unit.target))
@@ -194,7 +202,15 @@ def find_units(text: str, element: Element, translate: bool, number: int) -> Ite
             elif not parts:
                 parts = [part(text, source, place, data)]
             kept = [one for one in parts if one[0].text.strip()]
-            yield Unit(child, source, child.find("target"), kept, number, message)
+            target = child.find("target")
+            yield Unit(child, source, target, kept, number, message, filled_marks(text, marks, target))
+
+
+def filled_marks(text: str, marks: Sequence[Element], target: Element | None) -> list[Edit]:
+    """The segments of a source whose target has content: their places, and that content."""
+    found = {one.get("mid"): one.content(text) for one in (segment_marks(target) if target is not None else ())}
+    contents = [(mark.tag.end, mark.content_end, found.get(mark.get("mid"), "")) for mark in marks]
+    return [place for place in contents if place[2].strip()]
 
 
 def source_message(content: str, key: str) -> SplicedText | None:
@@ -230,7 +246,7 @@ def is_translated(text: str, unit: Unit) -> bool:
         return False
     state = unit.element.get("state") if unit.version > 1 else unit.target.get("state")
     if segment_marks(unit.target):
-        return any(mark.content(text).strip() for mark in segment_marks(unit.target))
+        return len(unit.filled) >= len(unit.parts)
     return state not in TODO_STATES
 
 

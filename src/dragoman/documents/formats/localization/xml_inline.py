@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from dragoman.documents.formats.localization.inline_tags import add_tagged_text
 from dragoman.documents.markup import CDATA, Token, escape_text, scan
 from dragoman.documents.segment import MAX_DEPTH, Segment, SegmentBuilder, Target, render
 from dragoman.documents.transfer.placeholders import PLACEHOLDER
@@ -39,12 +40,15 @@ def read_inline(content: str, classify: Classify, key: str, *, collapse: bool = 
     items = list_items(content, tokens, classify)
     matched, depth = match_links(items)
     builder = SegmentBuilder(collapse=collapse)
+    done = 0  # items before this index are done
     for index, (token, raw, inside, inline) in enumerate(items):
+        if index < done:
+            continue
         if token.kind == "text":
-            builder.add_text(html.unescape(raw))
+            add_tagged_text(builder, html.unescape(raw), escape_text)
         elif token.kind == "other":
             if raw.startswith(CDATA):
-                builder.add_text(raw[len(CDATA) : -3])
+                add_tagged_text(builder, raw[len(CDATA) : -3], escape_text)
             else:
                 builder.add_point(raw)
         elif token.kind == "end":
@@ -52,7 +56,11 @@ def read_inline(content: str, classify: Classify, key: str, *, collapse: bool = 
         elif inline is None or inline.kind == "pair":
             builder.open_pair(raw, name=token.name)
         elif inline.kind in ("open", "close") and index in matched:
-            if inline.kind == "open":
+            if token.get("translate") == "no":
+                done = 1 + next(i for i in sorted(matched) if i > index and links_to(items[i], inline))
+                text = "".join(plain_text(content, [one[0]]) for one in items[index:done])
+                builder.add_protected(text, "".join(one[1] for one in items[index:done]), name=token.name)
+            elif inline.kind == "open":
                 builder.open_pair(raw, name=f"#{inline.link}")
             else:
                 builder.close_pair(raw, f"#{inline.link}")
@@ -84,6 +92,12 @@ def list_items(content: str, tokens: Sequence[Token], classify: Classify) -> lis
         items.append((token, content[token.start : tokens[last].end], inside, inline))
         i = last + 1
     return items
+
+
+def links_to(item: Item, opening: Inline) -> bool:
+    """Whether an item closes what another one opens."""
+    inline = item[3]
+    return inline is not None and inline.kind == "close" and inline.link == opening.link
 
 
 def match_links(items: Sequence[Item]) -> tuple[set[int], int]:

@@ -15,7 +15,7 @@ from dragoman.documents.formats.office.package import read_parts
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules, names
 from dragoman.documents.formats.office.tree import Element
-from dragoman.documents.formats.office.xlsx import LITERAL, keep
+from dragoman.documents.formats.office.xlsx import LITERAL, KeptTexts, keep
 from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
 from dragoman.documents.languages import (
     LanguageChange,
@@ -52,6 +52,10 @@ LANGUAGE_ATTRIBUTES: Final[Mapping[Script, tuple[str, str]]] = {
     "asian": ("style:language-asian", "style:country-asian"),
     "complex": ("style:language-complex", "style:country-complex"),
 }
+CELL: Final = re.compile(
+    r"(?P<tag><table:table-cell\s[^>]*>)\s*<text:p[^>]*>(?P<text>[^<]*)</text:p>\s*</table:table-cell>"
+)
+VALUE: Final = re.compile(r'\soffice:string-value="([^"]*)"')
 FORMULA: Final = re.compile(r'\stable:(?:formula|condition)="([^"]*)"')
 
 
@@ -99,11 +103,11 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
     language = LanguageChange(options.source, options.target)
     if not data.startswith(b"PK"):
         part = read_part(data, name, "text", rules_for(decode_part(data, name)[0], name, language))
-        return keep(part, set(literals(part.text)))
+        return keep(part, KeptTexts(literals(part.text)))
     archive = open_archive(data, name)
     check_manifest(archive)
     rules: dict[str, Rules] = {}
-    kept: set[str] = set()
+    kept = KeptTexts()
     for part_name in archive.parts:
         if PurePosixPath(part_name).name in ("content.xml", "styles.xml", "meta.xml"):
             text, _ = decode_part(archive.read(part_name), f"{name} ({part_name})")
@@ -132,8 +136,18 @@ def rules_for(text: str, name: str, language: LanguageChange) -> Rules:
     def is_plain(span: Element) -> bool:
         return span.attributes.get("text:style-name", "") in plain
 
-    rules = replace(RULES, is_plain=is_plain)
-    return replace(rules, declarations=lambda text: declared_languages(text, language)) if language else rules
+    def declarations(text: str) -> list[Edit]:
+        return sorted([*(declared_languages(text, language) if language else ()), *repeated_values(text)])
+
+    return replace(RULES, is_plain=is_plain, declarations=declarations)
+
+
+def repeated_values(text: str) -> Iterator[Edit]:
+    """Edits that remove the value of a cell where it repeats its text: a program would show it instead of the text."""
+    for cell in CELL.finditer(text):
+        value = VALUE.search(cell["tag"])
+        if value is not None and value[1] == cell["text"] and "table:formula=" not in cell["tag"]:
+            yield cell.start() + value.start(), cell.start() + value.end(), ""
 
 
 def declared_languages(text: str, language: LanguageChange) -> list[Edit]:
@@ -177,4 +191,4 @@ def literals(text: str) -> Iterator[str]:
     """The texts in the formulas and conditions of a sheet."""
     for formula in FORMULA.finditer(text):
         for literal in LITERAL.finditer(html.unescape(formula[1])):
-            yield literal[1].replace('""', '"').strip()
+            yield literal[1].replace('""', '"')

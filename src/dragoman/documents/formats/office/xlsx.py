@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.languages import LanguageChange
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 from dragoman.documents.spliced import Slot, SplicedText
+from dragoman.documents.transfer.placeholders import LETTER
 
 STRINGS: Final = Rules(
     paragraphs=names("x:si x:is"),
@@ -45,6 +46,10 @@ FORMULA: Final = re.compile(r"<(?:\w+:)?(?:f|formula[12]?)(?:\s[^>]*)?>([^<]+)<"
 LITERAL: Final = re.compile(r'"((?:[^"]|"")*)"')
 COLUMN: Final = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^>]*?\bname="([^"]*)"')
 INLINE: Final = "inlineStr"
+OPERATOR: Final = re.compile(r"<>|[<>]=?|=")
+ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
+MAX_WILDCARDS, MAX_PATTERNS = 3, 100  # more would take hostile files long
+WILDCARD: Final = re.compile(r"~[*?~]|[*?]")
 
 
 def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDocument:
@@ -53,7 +58,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
     parts = with_drawing_languages(PARTS, language) if language else PARTS
     rules = rules_by_type(archive, parts, MAIN, "a workbook")
     types = content_types(archive)
-    kept: set[str] = set()
+    kept = KeptTexts()
     for part in archive.parts:
         kind = types.get(part, "")
         if re.search(SHEET, kind):
@@ -62,7 +67,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
             if INLINE not in text:  # sheets are large
                 rules.pop(part, None)
         elif re.search(r"spreadsheetml\.(?:table|pivotCacheDefinition)\+xml$", kind):
-            kept.update(html.unescape(found[1]).strip() for found in COLUMN.finditer(read_text(archive, part)))
+            kept.update(html.unescape(found[1]) for found in COLUMN.finditer(read_text(archive, part)))
     document = read_parts(archive, rules)
     return replace(document, parts={name: keep(part, kept) for name, part in document.parts.items()})
 
@@ -77,15 +82,55 @@ def literals(sheet: str) -> Iterator[str]:
     for formula in FORMULA.finditer(sheet):
         for literal in LITERAL.finditer(html.unescape(formula[1])):
             text = literal[1].replace('""', '"')
-            yield text.strip()
-            yield from (value.strip() for value in text.split(","))
+            yield text
+            yield from text.split(",")
 
 
-def keep(part: SplicedText, kept: set[str]) -> SplicedText:
+class KeptTexts:
+    """Texts that formulas refer to, compared as spreadsheets do: without case, and with the wildcards * and ?.
+
+    A criterion such as "<>done" refers to "done".
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.texts: set[str] = set()
+        self.patterns: dict[str, re.Pattern[str]] = {}
+        self.update(texts)
+
+    def update(self, texts: Iterable[str]) -> None:
+        """Add texts of formulas, or names of columns."""
+        for text in texts:
+            for one in {text, OPERATOR.sub("", text, count=1) if OPERATOR.match(text.strip()) else text}:
+                self.texts.add(fold(one))
+                short = one.count("*") <= MAX_WILDCARDS and len(self.patterns) < MAX_PATTERNS
+                if short and WILDCARD.search(one) and LETTER.search(one):
+                    self.patterns[fold(one)] = re.compile(criterion(fold(one)), re.DOTALL)
+
+    def __contains__(self, text: str) -> bool:
+        text = fold(text)
+        return text in self.texts or any(pattern.fullmatch(text) for pattern in self.patterns.values())
+
+
+def fold(text: str) -> str:
+    """A text without differences that formulas ignore: case, white space, and how characters are escaped."""
+    return " ".join(ESCAPE.sub(lambda found: chr(int(found[1], 16)), text).split()).casefold()
+
+
+def criterion(text: str) -> str:
+    """The regular expression of a text with wildcards; `~*` is an asterisk."""
+    parts, place = list[str](), 0
+    for found in WILDCARD.finditer(text):
+        parts.append(re.escape(text[place : found.start()]))
+        parts.append({"*": ".*", "?": "."}.get(found[0]) or re.escape(found[0][1]))
+        place = found.end()
+    return "".join([*parts, re.escape(text[place:])])
+
+
+def keep(part: SplicedText, kept: KeptTexts) -> SplicedText:
     """The part with segments that formulas refer to left as they are."""
 
     def mark(slot: Slot) -> Slot:
-        if slot.segment.text.strip() in kept:
+        if slot.segment.text in kept:
             return replace(slot, segment=replace(slot.segment, translate=False))
         return slot
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dragoman.documents.markup import ENTITY, STRING_VOID, TAG, escape_text
+from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, escape_text
 from dragoman.documents.segment import SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
@@ -21,12 +21,13 @@ from dragoman.documents.transfer.placeholders import LETTER
 CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
 BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
 CODE: Final = re.compile(r"(?:[\w+-]*[_/\\.:@#$=][\w./\\:@#$=+-]*|[a-z]{2,3}-[A-Z]{2}|[a-z]+[A-Z]\w*)")
+WORD: Final = re.compile(r"[^\W\d_][^\W\d_'’-]*(?:\.{1,3}|…|:)|[A-Z][^\W\d_]*/[^\W\d_]+")  # Done. Wait... Yes/No
 MAX_NESTING: Final = 20
 
 
 def is_code(value: str) -> bool:
     """Whether a string is an identifier, a path, a color or the like: one word with characters that words lack."""
-    return CODE.fullmatch(value) is not None
+    return CODE.fullmatch(value) is not None and WORD.fullmatch(value) is None
 
 
 def string_slots(
@@ -92,6 +93,8 @@ def _slots(
                 builder.add_point(original[at : places[last]], at, tag["name"])
             else:
                 builder.open_pair(raw, at, tag["name"])
+        elif kind == "code":
+            builder.add_protected(TAG.sub("", value[first:last]), raw, at, "code")
         elif kind == "entity":
             builder.add_text(html.unescape(value[first:last]))
         else:
@@ -113,8 +116,10 @@ def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[in
                 yield place, last, "choice"
                 place = last
             case "<" if (tag := TAG.match(value, place, end)) and tag["name"][0].isalpha():
-                yield place, tag.end(), "tag"
-                place = tag.end()
+                closing = value.find(f"</{tag['name']}>", place, end) if tag["name"].lower() in CODE_TAGS else -1
+                last = tag.end() if closing < 0 or tag["slash"] else closing + len(tag["name"]) + 3
+                yield place, last, "tag" if last == tag.end() else "code"
+                place = last
             case "&" if entity := ENTITY.match(value, place, end):
                 yield place, entity.end(), "entity"
                 place = entity.end()

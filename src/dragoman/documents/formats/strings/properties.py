@@ -20,6 +20,7 @@ COMMENT: Final = re.compile(r"[ \t\f]*[#!]")
 ESCAPE: Final = re.compile(r"\\(?:\r\n|[\r\n])[ \t\f]*|\\u[0-9a-fA-F]{4}|\\.|''")
 LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 MESSAGE: Final = re.compile(r"\{\d")  # MessageFormat, in which an apostrophe is written twice
+QUOTED: Final = re.compile(r"(?<!')'(?!')[^']*[{}]")  # its quoted braces
 SPECIAL: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
@@ -39,11 +40,19 @@ def read(data: bytes, name: str) -> SplicedText:
         if entry is None:
             place = max(line_end.end(), place + 1)
             continue
-        message = MESSAGE.search(entry["value"]) is not None
-        value, places = unescape(entry["value"], entry.start("value"), ESCAPE, unescaper(message))
-        slots += string_slots(value, places, entry["key"], escaper(message, ascii_only), original=text)
         place = max(entry.end(), place + 1)
+        message = MESSAGE.search(entry["value"]) is not None
+        if message and QUOTED.search(entry["value"]):
+            continue  # left as it is
+        value, places = unescape(entry["value"], entry.start("value"), ESCAPE, unescaper(message))
+        escape = escaper(message, ascii_only)
+        slots += string_slots(value, places, entry["key"], escape, original=text, wrap=protect_start)
     return SplicedText(text, slots, encoding)
+
+
+def protect_start(text: str) -> str:
+    """A value whose first space is not the one after the key."""
+    return f"\\{text}" if text[:1] == " " else text
 
 
 def unescaper(message: bool) -> Callable[[re.Match[str]], str]:
