@@ -43,7 +43,7 @@ CORE = {
     "align while translating": f"translate {MODEL} t.en --alignments",
     "sample": f"translate {MODEL} t.en --sample --seed 3",
     "score": f"score {MODEL} {SIDES}",
-    "score with an ensemble": f"score {MODEL} {SIDES} --with {MODEL}",
+    "score with an ensemble": f"score {MODEL} {SIDES} --ensemble {MODEL}",
     "attention": f"inspect attention {MODEL} --text one --out attention.html",
     "align": f"inspect alignment {MODEL} {SIDES}",
     "terms": f"translate {MODEL} t.en --terms terms.tsv",

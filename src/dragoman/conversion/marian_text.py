@@ -51,7 +51,7 @@ def locate_files(path: Path, options: ImportOptions) -> MarianFiles:
         if len(models) > 1:
             raise UnsupportedSettingError(
                 f"{config} lists an ensemble of {len(models)} models; import each by its file, and translate with "
-                "`--with`"
+                "`--ensemble`"
             )
         weights = directory / models[0]
     else:

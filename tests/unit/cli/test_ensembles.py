@@ -1,4 +1,4 @@
-"""`--with` on the command line: translate, score and evaluate with an ensemble."""
+"""`--ensemble` on the command line: translate, score and evaluate with an ensemble."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_translate(capsys: pytest.CaptureFixture[str]) -> None:
     for mean in ("probabilities", "log-probabilities"):
         translator = Translator.load("one", device="cpu", ensemble=["two", "three"], mean=mean)  # type: ignore[arg-type]
         expected = translator.translate(TEXTS, max_length=6)
-        words = ["one", "--with", "two", "--with", "three", "test.en", "--scores", "--max-length", "6", *QUICK]
+        words = ["one", "--ensemble", "two", "--ensemble", "three", "test.en", "--scores", "--max-length", "6", *QUICK]
         code, out, err = leave(capsys, "translate", *words, "--mean", mean, "--progress")
         assert code == 0, err
         assert out == "".join(f"{one.text}\t{one.score:.4f}\n" for one in expected)
@@ -53,7 +53,7 @@ def test_translate(capsys: pytest.CaptureFixture[str]) -> None:
 def test_score(capsys: pytest.CaptureFixture[str]) -> None:
     pairs = list(zip(TEXTS, RIGHT, strict=True))
     expected = Translator.load("one", device="cpu", ensemble="two", mean="log-probabilities").score(pairs)
-    words = ["--with", "two", "--mean", "log-probabilities", "--source", "test.en", "--target", "test.de"]
+    words = ["--ensemble", "two", "--mean", "log-probabilities", "--source", "test.en", "--target", "test.de"]
     code, out, err = leave(capsys, "score", "one", *words, *QUICK)
     assert (code, out) == (0, "".join(f"{one.log_probability:.4f}\n" for one in expected)), err
     alone = leave(capsys, "score", "one", *words[4:], *QUICK)[1]
@@ -64,7 +64,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["--source", "test.en", "--reference", "test.de", "--metric", "chrF", "--beam", "2", *QUICK]
     place = tmp_path / "report"
     code, out, err = leave(
-        capsys, "evaluate", "one", "--with", "two", *words, "--against", "one", "--report", str(place)
+        capsys, "evaluate", "one", "--ensemble", "two", *words, "--against", "one", "--report", str(place)
     )
     assert code == 0, err
     assert "against" in out
@@ -80,15 +80,15 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["translate", "one", "test.en", "--with", "apart"], "apart/target.spm differs from one/shared.spm"),
-        (["translate", "one", "test.en", "--with", "nothing"], "nothing"),
-        (["translate", "one", "test.en", "--with", "two", "--alignments"], "has no attention or alignment"),
+        (["translate", "one", "test.en", "--ensemble", "apart"], "apart/target.spm differs from one/shared.spm"),
+        (["translate", "one", "test.en", "--ensemble", "nothing"], "nothing"),
+        (["translate", "one", "test.en", "--ensemble", "two", "--alignments"], "has no attention or alignment"),
         (
-            ["translate", "one", "test.en", "--with", "two", "--engine", "ctranslate2"],
+            ["translate", "one", "test.en", "--ensemble", "two", "--engine", "ctranslate2"],
             "an ensemble of 2 models",
         ),
         (
-            ["translate", "one", "test.en", "--with", "two", "--engine", "torch", "--precision", "int8"],
+            ["translate", "one", "test.en", "--ensemble", "two", "--engine", "torch", "--precision", "int8"],
             "'torch' does not support precision='int8'",
         ),
         (
@@ -100,10 +100,10 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
             "--mean has no effect: there is only one",
         ),
         (
-            ["evaluate", "--hypothesis", "test.de", "--reference", "test.de", "--with", "one"],
-            "--with has no effect: it needs MODEL",
+            ["evaluate", "--hypothesis", "test.de", "--reference", "test.de", "--ensemble", "one"],
+            "--ensemble has no effect: it needs MODEL",
         ),
-        (["translate", "one", "test.en", "--with", "two", "--mean", "x"], "'x' is not one of 'probabilities'"),
+        (["translate", "one", "test.en", "--ensemble", "two", "--mean", "x"], "'x' is not one of 'probabilities'"),
     ],
 )
 def test_refusals(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:

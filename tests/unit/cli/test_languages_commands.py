@@ -97,7 +97,7 @@ def test_models_with_other_languages_do_not_translate_together(
 ) -> None:
     same = write_tiny_model(tmp_path / "same", TO, seed=4)
     turned = write_tiny_model(tmp_path / "turned", 'text.targets=["fr", "de"]')
-    asked = ["translate", str(model), str(source), "--to", "fr", *CPU, "--with"]
+    asked = ["translate", str(model), str(source), "--to", "fr", *CPU, "--ensemble"]
     assert leave(capsys, *asked, str(same))[0] == 0
     code, _, err = leave(capsys, *asked, str(turned))
     assert (code, "target languages differ" in err) == (2, True), err

@@ -26,7 +26,7 @@ def test_a_report_and_its_notes_have_names(place: Path, capsys: pytest.CaptureFi
     sides = ["--source", str(place / "test.en"), "--reference", str(place / "test.de")]
     models = [
         str(place / "first-model"),
-        "--with",
+        "--ensemble",
         str(place / "second-model"),
         "--against",
         str(place / "second-model"),

@@ -130,7 +130,7 @@ def test_other_data_are_taken_before_the_run_begins_and_refused_after(
     ):
         code, _, err = leave(capsys, *command, *more)
         assert (code, message in err, "to resume" in err) == (2, True, True), err
-        assert "--anew" not in err
+        assert "--overwrite" not in err
     assert "is finished; nothing to do" in leave(capsys, *command)[2]
 
 

@@ -77,7 +77,7 @@ def command(
 ) -> None:
     """Translate test sets with MODEL and score them, or score the files of --hypothesis.
 
-    BLEU, chrF and TER are sacreBLEU's, with its signatures. Give --source and --reference for each test set. --with
+    BLEU, chrF and TER are sacreBLEU's, with its signatures. Give --source and --reference for each test set. --ensemble
     adds models to an ensemble with MODEL. --against adds sacreBLEU's paired bootstrap test of the difference.
     """
     check_stdout()

@@ -19,13 +19,13 @@ from dragoman.values import MAX_INT
     "--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one setting of the recipe; repeatable."
 )
 @click.option(
-    "--vocabulary",
+    "--vocabulary-size",
     type=click.IntRange(1, MAX_INT),
     default=37000,
     show_default=True,
     help="Vocabulary size for the parameter count.",
 )
-def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
+def command(source: str, changes: tuple[str, ...], vocabulary_size: int) -> None:
     """Show a recipe in full.
 
     SOURCE is a preset or a TOML file. The output is a recipe itself: save, edit and use it.
@@ -38,9 +38,9 @@ def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
         return
     from dragoman.models.loading import parameter_counts
 
-    counts = parameter_counts(recipe.model, vocabulary)
+    counts = parameter_counts(recipe.model, vocabulary_size)
     parts = ", ".join(f"{part} {count:,}" for part, count in counts.items())
-    click.echo(f"\n# {sum(counts.values()):,} parameters with a vocabulary of {vocabulary:,} ({parts})")
+    click.echo(f"\n# {sum(counts.values()):,} parameters with a vocabulary of {vocabulary_size:,} ({parts})")
 
 
 command.epilog = f"Presets: {', '.join(PRESETS)}.\n\n{examples('dragoman recipe base --set model.norm_order=pre')}"

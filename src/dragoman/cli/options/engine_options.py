@@ -33,7 +33,7 @@ ADAPTER_HELP = "Adapter of the model, trained with train.lora: a directory or a 
 ENSEMBLE_OPTIONS = (
     click.option("--adapter", metavar="ADAPTER", help=ADAPTER_HELP),
     click.option(
-        "--with", "ensemble", multiple=True, metavar="MODEL", help="Another model for an ensemble; repeatable."
+        "--ensemble", "ensemble", multiple=True, metavar="MODEL", help="Another model for an ensemble; repeatable."
     ),
     click.option(
         "--mean",
@@ -62,5 +62,5 @@ def ensemble_options(function: Callable[..., None]) -> Callable[..., None]:
 def ensemble_arguments(ensemble: tuple[str, ...], mean: str, adapter: str | None) -> dict[str, Any]:
     """The arguments of `Translator.load` for an ensemble, or a model with an adapter."""
     if not ensemble:
-        reject_unused(("mean",), "there is only one model: add --with MODEL")
+        reject_unused(("mean",), "there is only one model: add --ensemble MODEL")
     return {"ensemble": ensemble, "mean": mean, "adapter": adapter}

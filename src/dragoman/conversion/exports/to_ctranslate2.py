@@ -42,7 +42,7 @@ def translate_ctranslate2(directory: Path, texts: Sequence[str], max_length: int
     source, target = (SentencePieceProcessor(str(directory / f"{side}.spm")) for side in ("source", "target"))
     translator: Any = ctranslate2.Translator(str(directory), device="cpu", compute_type="float32")
     results = translator.translate_batch(
-        [encode_pieces(source, text) for text in texts],
+        [encode_tokens(source, text) for text in texts],
         beam_size=1,
         max_decoding_length=max_length,
         min_decoding_length=0,  # 1 by default
@@ -52,7 +52,7 @@ def translate_ctranslate2(directory: Path, texts: Sequence[str], max_length: int
     return [target.decode([token for token in result.hypotheses[0] if token != "<unk>"]).strip() for result in results]
 
 
-def encode_pieces(processor: Any, text: str) -> list[str]:
+def encode_tokens(processor: Any, text: str) -> list[str]:
     """The tokens of a text, which may begin with the token of a target language, such as `>>de<<`."""
     code, found, rest = text.partition("<<")
     if not (found and code.startswith(">>")):

@@ -32,7 +32,7 @@ class OtherInputsError(DataError):
         self.changed = "\n  ".join(changed)
         super().__init__(
             f"{out} was prepared from other inputs:\n  {self.changed}\nChoose another directory, or replace this one "
-            "(--anew on the command line, overwrite=True in Python)"
+            "(--overwrite on the command line, overwrite=True in Python)"
         )
 
 

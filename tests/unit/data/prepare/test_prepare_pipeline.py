@@ -132,7 +132,7 @@ def test_a_changed_input_is_noticed_with_both_values(tmp_path):
     sha = first.manifest["inputs"]["corpora"][0]["files"][1]["sha256"]
     text = corpus.target.read_text()
     corpus.target.write_text(text.replace("Haus", "Hase"))
-    with raises(DataError, "run_mismatch", f"a.de: sha256 was {sha[:12]}..., is ", "--anew"):
+    with raises(DataError, "run_mismatch", f"a.de: sha256 was {sha[:12]}..., is ", "--overwrite"):
         prepare_corpora([corpus], RECIPE, tmp_path / "out")
     with raises(DataError, "run_mismatch", "data.max_tokens", "60", "50"):
         prepare_corpora([corpus], changed(max_tokens=50), tmp_path / "out")

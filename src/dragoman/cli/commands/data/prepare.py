@@ -26,7 +26,7 @@ from dragoman.values import MAX_THREADS, plural
 @click.option("--tokenizers", type=FILE, help="A directory with tokenizers to use instead of learning new ones.")
 @click.option("--processes", type=click.IntRange(1, MAX_THREADS), help="Number of processes.  [default: all cores]")
 @RAY_OPTION
-@click.option("--anew", is_flag=True, help="Replace the data in --out if they were prepared from other inputs.")
+@click.option("--overwrite", is_flag=True, help="Replace the data in --out if they were prepared from other inputs.")
 def command(
     data: CorpusArguments,
     out: Path,
@@ -35,7 +35,7 @@ def command(
     tokenizers: Path | None,
     processes: int | None,
     ray: str | None,
-    anew: bool,
+    overwrite: bool,
 ) -> None:
     """Learn the tokenizer, clean the pairs, and write them as ids for training.
 
@@ -55,7 +55,7 @@ def command(
         tokenizers=tokenizers,
         processes=processes,
         ray=ray,
-        overwrite=anew,
+        overwrite=overwrite,
     )
     show(prepared, time.monotonic() - started)
 

@@ -1,6 +1,6 @@
 """Is a translation the same whatever else is in the batch? In shuffled batches of 1, 7 and 64; and what that costs.
 
-    python tests/torture/company.py MODEL [--texts FILE] [--sentences 1000] [--beam 4]
+    python tests/torture/batch_invariance.py MODEL [--texts FILE] [--sentences 1000] [--beam 4]
 
 Without a file the texts are those of the embedded corpus, which the demo's model knows.
 """

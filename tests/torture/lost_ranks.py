@@ -2,7 +2,7 @@
 
 Then kill the launcher itself at several moments: no process may stay behind.
 
-python tests/torture/lost.py                          (a minute or two for each of the cases)
+python tests/torture/lost_ranks.py                          (a minute or two for each of the cases)
 """
 
 from __future__ import annotations
