@@ -43,7 +43,8 @@ TRAIN = f"{PAIR} --recipe tiny {' '.join(f'--set {change}' for change in TINY)} 
 BASES = (
     "translate model --text one|translate model en.txt -o out.txt|translate model en.txt --nbest 2 --beam 3 --scores "
     "--json|translate model --terms terms.tsv --text one|translate model en.txt --constraints constraints.jsonl|"
-    "translate model --ensemble other --text one|score model --text one --translation eins|score model de.tsv -o out.tsv|"
+    "translate model --ensemble other --text one|score model --text one --translation eins|"
+    "score model de.tsv -o out.tsv|"
     f"score model {PAIR} --json|evaluate model --source en.txt --reference de.txt --report report|"
     "evaluate --hypothesis de.txt --reference de.txt --against en.txt|"
     f"train --out new {TRAIN}|train --out run {TRAIN}|train --out new --from model {PAIR} --set train.steps=2|"

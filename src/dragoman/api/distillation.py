@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 from dragoman.api.arguments import Changes, PathLike, Paths, as_changes, as_paths, names_missing_extra
 from dragoman.api.probes import add_probes, validation_pairs
 from dragoman.api.training import train
-from dragoman.config import Recipe
-from dragoman.data.corpora.corpus import ValidationSets, validation_corpora
+from dragoman.config import Recipe, load_recipe
+from dragoman.data.corpora.corpus import Corpus, ValidationSets, validation_corpora
 from dragoman.progress import ConsoleReporter, Reporter
 from dragoman.search.types import Search
 
@@ -85,11 +86,13 @@ def distill(
         translate_elsewhere=None if ray is None else _on_ray(ray, workers, reporter or ConsoleReporter()),
         reverse=None if reverse is None else Path(reverse),
     )
+    changes = as_changes(changes)
+    check_student(plan.valid, size, recipe, changes, minutes)
     corpus, report = plan.write_corpus()
     if recipe is None:
-        changes = [*plan.student_changes(size, report.kept), *as_changes(changes)]
-    if alignment_weight and not any("alignment_weight" in change for change in as_changes(changes)):
-        changes = [*as_changes(changes), f"train.alignment_weight={alignment_weight}"]
+        changes = plan.student_changes(size, report.kept, changes)
+    if alignment_weight and not any("alignment_weight" in change for change in changes):
+        changes = [*changes, f"train.alignment_weight={alignment_weight}"]
     trained = train(
         out=out,
         corpora=[corpus],
@@ -106,6 +109,23 @@ def distill(
         add_probes(small, Path(out))
     comparison = plan.compare(validation_pairs(Path(out)))
     return DistillationResult(trained.path, small, report, comparison)
+
+
+def check_student(
+    valid: Sequence[Corpus], size: str, recipe: Recipe | PathLike | None, changes: Sequence[str], minutes: float | None
+) -> None:
+    """Reject settings and validation sets that training would reject, before hours of translating."""
+    from dragoman.data.corpora.reader import read_pairs
+    from dragoman.distillation.student import student_changes
+    from dragoman.training.session import check_minutes
+
+    check_minutes(minutes, changes)
+    if recipe is None:
+        Recipe.from_changes([*student_changes(size, 0), *changes])
+    else:
+        load_recipe(recipe, changes)
+    for corpus in valid:
+        deque(read_pairs(corpus, 4096), maxlen=0)
 
 
 def _on_ray(address: str, workers: int | None, reporter: Reporter) -> Callable[[TeacherJob], None]:

@@ -107,9 +107,10 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     `models` is the directory of a training run, whose `last` checkpoints (by default as many as its recipe says), or
     those of the steps `checkpoints`, are averaged; or two or more finished models with the same sizes and vocabulary.
     """
+    from dragoman.modeldir.locate import find_directory
     from dragoman.training.checkpoints.averaging import load_parts, write_average
 
-    directories = as_paths(models)
+    directories = [find_directory(path) for path in as_paths(models)]
     if checkpoints and last is not None:
         raise TrainingError("`last` and `checkpoints` cannot be combined; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):

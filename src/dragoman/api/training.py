@@ -163,6 +163,7 @@ def _training_session(
 ) -> TrainingSession:
     """A session from the arguments of `train`."""
     from dragoman.modeldir.layout import TRAINING
+    from dragoman.modeldir.locate import find_model
     from dragoman.training.reporting.tensorboard import TensorBoardReporter
     from dragoman.training.session import TrainingSession
 
@@ -177,7 +178,7 @@ def _training_session(
         valid=valid_sets,
         recipe=recipe,
         changes=as_changes(changes),
-        start_from=None if start_from is None else Path(start_from),
+        start_from=None if start_from is None else find_model(start_from),
         minutes=minutes,
         ranks=ranks,
         reporter=report,

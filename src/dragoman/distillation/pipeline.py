@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from dragoman.distillation.selection import SelectionReport, SelectionRules, sel
 from dragoman.distillation.student import Comparison, corpus_bleu, student_changes, write_student_data
 from dragoman.distillation.teacher import TeacherJob, TeacherSettings, count_lines, read_sources, translate_sources
 from dragoman.errors import DataError, TrainingError
-from dragoman.files import exclusive_lock, write_atomically
+from dragoman.files import MANIFEST, check_new_directory, exclusive_lock, parse_json, sha256, write_atomically
 from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import CARD, TRAINING
 from dragoman.modeldir.locate import find_model, is_model, model_name
@@ -25,6 +25,7 @@ from dragoman.translation.translator import Translator
 from dragoman.values import plural
 
 REPORT: Final = "report.json"
+SELECTION: Final = "selection.json"
 COMPARED: Final = 500  # sentences
 
 
@@ -62,7 +63,15 @@ class DistillationPlan:
             raise DataError(f"n_best={self.n_best} must be from 1 to the beam, {self.beam}", code="out_of_range")
         if self.reverse is not None and not self.alignment:
             raise DataError("reverse has no effect with alignment_weight=0; drop one of them", code="unused_option")
+        if self.n_best > 1 and not self.references:
+            raise DataError("n_best has no effect without references; give target files", code="unused_option")
+        if self.rules.min_bleu and not self.references:
+            raise DataError("min_bleu has no effect without references; give target files", code="unused_option")
+        if self.out.resolve() in [Path(model).resolve() for model in (*self.teachers, self.reverse) if model]:
+            raise TrainingError(f"{self.out} is a teacher; choose another --out", code="output_is_input")
         check_output_directory(self.out)
+        if not self.folder.exists():
+            check_new_directory(self.int8_directory)
 
     @property
     def folder(self) -> Path:
@@ -85,7 +94,7 @@ class DistillationPlan:
             )
         reverse = None if self.reverse is None else self._find_reverse(info)
         files = (self.sources, self.references)
-        in_search = self.alignment and reverse is None
+        in_search = self.alignment and reverse is None and len(models) == 1
         settings = TeacherSettings.of(models, *files, self.beam, self.n_best, in_search)
         with exclusive_lock(self.out / TRAINING / "distillation.lock", f"distilling into {self.out}"):
             settings.confirm(self.folder)
@@ -98,14 +107,26 @@ class DistillationPlan:
             try:
                 total, pairs = count_lines(self.sources), read_sources(*files)
                 stored = translate_sources(self.folder, translator, settings, pairs, total, self.reporter)
+                self._confirm_selection(reverse)
                 if reverse is not None:
                     align_translations(stored, models[0], reverse, self.device, self.reporter)
-                data = write_student_data(self.folder, select_lines(stored, self.rules, report), info, self.alignment)
+                aligned = in_search or reverse is not None  # the words of an ensemble are aligned when training starts
+                data = write_student_data(self.folder, select_lines(stored, self.rules, report), info, aligned)
             finally:
                 self.reporter.close()
             write_atomically(self.folder / REPORT, json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n")
         self.reporter.note(f"{report.summary()}; examples are in {self.folder / REPORT}")
         return Corpus(data.source, data.target, alignment=data.alignment), report
+
+    def _confirm_selection(self, reverse: Path | None) -> None:
+        """Record what decides the student's corpus, or raise if the student is trained on another one."""
+        path = self.folder / SELECTION
+        own = asdict(self.rules) | {"reverse": "" if reverse is None else sha256(reverse / MANIFEST)}
+        trained = (self.out / TRAINING / "prepared").exists() and path.exists()
+        if trained and (found := parse_json(path.read_bytes())) != own:
+            changed = ", ".join(f"{key}={found.get(key)}" for key, value in own.items() if found.get(key) != value)
+            raise TrainingError(f"{self.out} was started with {changed}; choose another --out", code="run_mismatch")
+        write_atomically(path, json.dumps(own, indent=1) + "\n")
 
     def _find_reverse(self, teacher: ModelInfo) -> Path:
         """The model of the opposite direction."""
@@ -118,11 +139,12 @@ class DistillationPlan:
             )
         return found
 
-    def student_changes(self, size: str, pairs: int) -> tuple[str, ...]:
-        """The settings of the student, which are noted."""
-        changes = student_changes(size, pairs)
-        self.reporter.note(f"student: {', '.join(changes)}")
-        return changes
+    def student_changes(self, size: str, pairs: int, changes: Sequence[str]) -> tuple[str, ...]:
+        """The settings of the student of this size, which are noted, with those that `changes` override."""
+        own = {change.partition("=")[0].strip() for change in changes}
+        chosen = [change for change in student_changes(size, pairs) if change.partition("=")[0] not in own]
+        self.reporter.note(f"student: {', '.join([*chosen, *changes])}")
+        return *chosen, *changes
 
     def int8_is_missing(self) -> bool:
         """Whether there is no model in int8 of the student's present weights."""

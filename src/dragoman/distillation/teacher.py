@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.data.corpora.reader import read_line_blocks
-from dragoman.distillation.translations import StoredTranslations, TeacherChunk, read_chunks
+from dragoman.distillation.translations import StoredTranslations, TeacherChunk, chunk_path, read_chunks
 from dragoman.errors import DamagedError, DataError, TrainingError
 from dragoman.files import MANIFEST, parse_json, sha256, write_atomically
 from dragoman.progress import Reporter
@@ -60,7 +60,7 @@ class TeacherSettings:
         """Record the settings, or raise TrainingError if the folder was started with others."""
         path, own = folder / SETTINGS, json.loads(json.dumps(asdict(self)))
         folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
+        if not path.exists() or not chunk_path(folder, 0).exists():  # nothing has been translated yet
             write_atomically(path, json.dumps(own, indent=1) + "\n")
             return
         try:

@@ -207,7 +207,11 @@ class EngineSelector:
                 reasons.append(f"{spec.name!r} is not available here{f': {why}' if why else ''}")
         anywhere, advice = replace(request, device=None), "drop one of them"
         for other, how in ((anywhere, ""), (replace(anywhere, precision="auto"), " with another precision")):
-            if names := [spec.name for spec in SPECS if spec not in tried and not spec.capabilities.missing(other)]:
+            if names := [
+                spec.name
+                for spec in SPECS
+                if spec not in tried and spec.name != self.engine and not spec.capabilities.missing(other)
+            ]:
                 advice = f"use {' or '.join(map(repr, names))}{how}"
                 break
         prefix = "no engine here supports this request: " if self.engine == "auto" else "the engine "

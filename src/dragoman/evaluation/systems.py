@@ -95,7 +95,7 @@ class ModelSystem:
             if test_set.sources is None:
                 message = f"{test_set.name} has no sources; give --source for each --reference"
                 raise DataError(message, code="missing_option")
-            if self.has_target_languages:
+            if self.has_target_languages or test_set.to is not None:
                 self.translator.resolve_target(test_set.to)
             trees = self.translator.parse_trees(test_set.trees) if self.reads_trees else None
             if trees is not None:
@@ -160,10 +160,8 @@ def check_models(
     models = [each for each in systems if isinstance(each, ModelSystem)]
     if trees and not any(each.reads_trees for each in models):
         raise DataError("source trees have no effect: no model here reads them; drop them", code="unused_option")
-    if languages and not any(each.has_target_languages for each in models):
-        raise DataError(
-            "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
-        )
+    if languages and not models:
+        raise DataError("`to` has no effect: there is no model here; leave it out", code="unused_option")
     for each in models:
         each.check(sets)
     return models

@@ -70,11 +70,10 @@ def find_model(model: str | Path, kind: Kind = "translation") -> Path:
     if not isinstance(model, str | os.PathLike):
         message = f"a model is given by the path of its directory or by its name; got {describe_value(model)}"
         raise SearchError(message, code="wrong_type")
-    path = Path(model)
+    path = find_directory(Path(model))
     if not path.exists() and not path.is_symlink():
-        found = [parent / path for parent in search_path() if (parent / path).is_dir()]
         near = suggest_directory(path, is_model)
-        if not found and not (near and len(path.parts) > 1):  # a name, not a path
+        if not (near and len(path.parts) > 1):  # a name, not a path
             names = model_names()
             known = f" ({suggest(path.name, names).removeprefix('; ')})" if names else ""
             where = " or ".join(map(str, search_path())) or "$DRAGOMAN_MODELS"
@@ -82,15 +81,24 @@ def find_model(model: str | Path, kind: Kind = "translation") -> Path:
                 f"there is no model {path}: no such directory, and no model with this name in {where}"
                 f"{known}{near or HINT}"
             )
-        path = found[0] if found else path
     check_model(path, kind)
     return path
+
+
+def find_directory(path: Path) -> Path:
+    """The directory of a model that is given by its name; any other path as it is."""
+    if path.exists() or path.is_symlink():
+        return path
+    return next((parent / path for parent in search_path() if (parent / path).is_dir()), path)
 
 
 def check_model(directory: Path, kind: Kind = "translation") -> None:
     """Raise ModelNotFoundError unless a directory has the files of a finished model of this kind."""
     if is_model(directory):
         if (found := model_kind(directory)) != kind:
+            if kind == "adapter":
+                message = f"{directory} is a whole model, not an adapter; give what `train.lora` has written"
+                raise ModelNotFoundError(message, code="wrong_model_kind")
             purpose, command = PURPOSES[found]
             raise ModelNotFoundError(f"{directory} is a model that {purpose}; use {command}", code="wrong_model_kind")
         return
@@ -101,6 +109,11 @@ def check_model(directory: Path, kind: Kind = "translation") -> None:
         raise ModelNotFoundError(f"there is no directory {directory}{hint}")
     if not directory.is_dir():
         raise ModelNotFoundError(f"{directory} is a file; a model is a directory{hint}", code="not_a_model")
+    if (directory / TRAINING / "prepared").is_dir() and not (directory / TRAINING / "run.json").exists():
+        raise ModelNotFoundError(
+            f"{directory} holds prepared data, and no model yet; train it with `dragoman train`",
+            code="model_unfinished",
+        )
     if (directory / TRAINING).is_dir():
         raise ModelNotFoundError(
             f"{directory} holds an unfinished training; its model is written at the end. Run the same `dragoman train` "

@@ -21,11 +21,12 @@ SMALLER: Final = {"base": "small", "small": "tiny"}
 
 @dataclass(frozen=True)
 class RunLength:
-    """A number of steps and evaluations, and the seconds of a step."""
+    """A number of steps and evaluations, and the seconds of a step; `capped` at the most epochs."""
 
     steps: int
     evaluations: int
     step_seconds: float
+    capped: bool = False
 
 
 def epoch_length(recipe: Recipe, prepared: Prepared, world: int) -> int:
@@ -48,8 +49,10 @@ def run_seconds(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, fi
     return speed.startup_seconds + steps + evaluations * speed.seconds_per_evaluation
 
 
-def fit_minutes(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, minutes: float) -> RunLength:
-    """The longest run that fits, up to a useful number of epochs; with fewer evaluations if they are slow."""
+def fit_minutes(
+    recipe: Recipe, prepared: Prepared, world: int, speed: Speed, minutes: float, max_epochs: int = MAX_EPOCHS
+) -> RunLength:
+    """The longest run that fits, up to a number of epochs; with fewer evaluations if they are slow."""
     seconds, of_step, of_evaluation = (
         60 * minutes - speed.startup_seconds,
         step_seconds(recipe, prepared, world, speed),
@@ -58,7 +61,8 @@ def fit_minutes(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, mi
     affordable = int(EVALUATION_SHARE * seconds / max(of_evaluation, 1e-9)) - CANDIDATES - 1
     evaluations = max(1, min(EVALUATIONS, affordable))
     left = seconds - (evaluations + CANDIDATES + 1) * of_evaluation
-    steps = min(int(left / of_step), MAX_EPOCHS * epoch_length(recipe, prepared, world))
+    most = max_epochs * epoch_length(recipe, prepared, world)
+    steps = min(int(left / of_step), most)
     if left < MIN_STEPS * of_step:
         least = (speed.startup_seconds + MIN_STEPS * of_step + (CANDIDATES + 2) * of_evaluation) / 60
         raise TrainingError(
@@ -66,7 +70,7 @@ def fit_minutes(recipe: Recipe, prepared: Prepared, world: int, speed: Speed, mi
             f"{of_evaluation:.1f} s; give at least {least:.1f}, or a smaller validation set",
             code="out_of_range",
         )
-    return RunLength(max(MIN_STEPS, steps), evaluations, of_step)
+    return RunLength(max(MIN_STEPS, steps), evaluations, of_step, capped=steps == most)
 
 
 def smaller_model_choice(sizes: Sequence[Choice], changed: Collection[str]) -> Choice | None:

@@ -23,6 +23,8 @@ from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
 from dragoman.progress import Reporter
 from dragoman.training.defaults import (
     EVALUATIONS,
+    FINE_TUNING_EPOCHS,
+    MAX_EPOCHS,
     Choice,
     model_choices,
     precision_choices,
@@ -103,6 +105,11 @@ class TrainingPlan:
     def added_targets(self) -> tuple[str, ...]:
         """Target languages that the base model lacks; they are learned from scratch."""
         return () if self.base is None else self.recipe.text.targets[len(self.base.text.targets) :]
+
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether a model is adapted, and not one that learns a new target language."""
+        return self.base is not None and not self.added_targets
 
     def recipe_for(self, pairs: int) -> Recipe:
         """The recipe with sizes for a number of pairs, unless the user gave a recipe or a model to start from."""
@@ -194,7 +201,7 @@ class TrainingPlan:
             self.on_gpu,
             epoch_steps,
             steps,
-            fine_tuning=self.base is not None and not self.added_targets,
+            fine_tuning=self.fine_tunes,
             lora=recipe.train.lora > 0,
             evaluations=evaluations,
         )
@@ -210,16 +217,20 @@ class TrainingPlan:
     def _fit(self, prepared: Prepared, sizes: list[Choice], minutes: float, measure: Callable[[Recipe], Speed]) -> None:
         """Choose the length, and if necessary a smaller model, so that training takes `minutes`."""
         speed = measure(self.recipe)
-        length = fit_minutes(self.recipe, prepared, self.world, speed, minutes)
+        epochs = FINE_TUNING_EPOCHS if self.fine_tunes else MAX_EPOCHS
+        length = fit_minutes(self.recipe, prepared, self.world, speed, minutes, epochs)
         smaller = smaller_model_choice(sizes, self.changed)
         if smaller is not None and length.steps < SMALLER_MODEL_SHARE * self.recipe.train.steps:
             sizes = [smaller if choice.change.startswith("model.preset=") else choice for choice in sizes]
             self.choices = sizes
             self.choices = sizes + self.schedule_choices(prepared, None)
             speed = measure(self.recipe)
-            length = fit_minutes(self.recipe, prepared, self.world, speed, minutes)
+            length = fit_minutes(self.recipe, prepared, self.world, speed, minutes, epochs)
+        fits = (
+            f"{epochs} epochs, the most, in less than {minutes:g} minutes" if length.capped else f"{minutes:g} minutes"
+        )
         reason = (
-            f"{minutes:g} minutes, at {length.step_seconds:.2f} s per step and {speed.seconds_per_evaluation:.0f} s "
+            f"{fits}, at {length.step_seconds:.2f} s per step and {speed.seconds_per_evaluation:.1f} s "
             f"per evaluation on this machine"
         )
         if self.given is None:

@@ -59,6 +59,18 @@ class MakeValidator(Protocol):
         """The validator for prepared data."""
 
 
+def check_minutes(minutes: float | None, changes: Sequence[str]) -> None:
+    """Reject an invalid time, and a length that is given twice."""
+    if minutes is None:
+        return
+    if not 0 < minutes < float("inf"):
+        raise TrainingError(f"minutes must be above 0; got {minutes:g}", code="out_of_range")
+    if any(change.partition("=")[0].strip() == "train.steps" for change in changes):
+        raise TrainingError(
+            "--minutes and train.steps both set the length of the run; give one of them", code="conflicting_options"
+        )
+
+
 @dataclass(frozen=True)
 class PlannedRun:
     """A training run that has not started: its recipe, and what it takes on this machine.
@@ -115,14 +127,7 @@ class TrainingSession:
 
     def __post_init__(self) -> None:
         """Reject an invalid time, and a length that is given twice."""
-        if self.minutes is None:
-            return
-        if not 0 < self.minutes < float("inf"):
-            raise TrainingError(f"minutes must be above 0; got {self.minutes:g}", code="out_of_range")
-        if any(change.partition("=")[0].strip() == "train.steps" for change in self.changes):
-            raise TrainingError(
-                "--minutes and train.steps both set the length of the run; give one of them", code="conflicting_options"
-            )
+        check_minutes(self.minutes, self.changes)
 
     def train(self) -> Recipe:
         """Train to the end, or do nothing if the run is finished; return its recipe."""

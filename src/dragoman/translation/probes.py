@@ -22,6 +22,7 @@ from dragoman.text import Tokenizer
 from dragoman.text.special_tokens import EOS
 from dragoman.text.trees.token_depths import ParsedIds
 from dragoman.translation.alignment_head import trial_sources
+from dragoman.translation.options import LengthLimits
 
 PROBE_SENTENCES: Final = 24
 MAX_TOKENS: Final = 40  # of a probe's source, with those of its translation beyond the source's
@@ -67,12 +68,15 @@ class VerificationReport:
 def store_probes(directory: Path, texts: Sequence[str] = ()) -> None:
     """Store what the engines of this machine give for some sentences; without texts, for words of the vocabulary."""
     recipe, (source, _) = Recipe.load(directory / RECIPE), load_tokenizers(directory)
+    limit = LengthLimits.of([recipe]).source or MAX_TOKENS + 1
+    longest = min(MAX_TOKENS, limit - len(language_ids(source, 0)))
     guided = guided_head(recipe)
     layer, head = guided if guided is not None else (attention_layer(recipe.model.decoder_layers), None)
     chosen = [(text, source.encode(text)) for text in texts if text.strip()]
-    chosen = [(text, ids) for text, ids in chosen if 0 < len(ids) <= MAX_TOKENS][:PROBE_SENTENCES]
+    chosen = [(text, ids) for text, ids in chosen if 0 < len(ids) <= longest][:PROBE_SENTENCES]
     if not chosen:
-        chosen = [(text, source.encode(text)) for text in vocabulary_texts(source)]
+        found = [(text, source.encode(text)) for text in vocabulary_texts(source)]
+        chosen = [(text, ids) for text, ids in found if len(ids) <= longest]
     sources = [(*language_ids(source, number), *ids) for number, (_, ids) in enumerate(chosen)]
     results: dict[str, list[ProbeResult]] = {}
     for name, precision in STORED:
@@ -173,7 +177,8 @@ def run_probes(
 ) -> list[ProbeResult]:
     """The best hypothesis of each source, all in one batch: it is the same batch on every machine."""
     given = [ParsedIds(ids, [0] * len(ids)) if recipe.model.reads_trees else ids for ids in sources]
-    best = [found[0] for found in engine.search(given, Search(beam=beam, extra_length=EXTRA_LENGTH))]
+    search = Search(beam=beam, extra_length=EXTRA_LENGTH, max_length=LengthLimits.of([recipe]).output)
+    best = [found[0] for found in engine.search(given, search)]
     attention: dict[int, Attention] = {}
     if engine.capabilities.attention and recipe.model.attention != "none":
         pairs = [(ids, one.ids) for ids, one in zip(given, best, strict=True)]

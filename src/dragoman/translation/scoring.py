@@ -82,14 +82,14 @@ def encode_window(
     """The ids of each pair up to the first that is too long, and its error."""
     targets = translator.target.encode_many([target for _, target in window])
     encoded: list[tuple[Ids, Ids]] = []
-    for number, (pair, source, target) in enumerate(zip(window, sources, targets, strict=True)):
-        for what, ids, limit in (
-            ("source", source, translator.longest_source),
-            ("target", target, translator.longest_output),
+    for number, (texts, source, target) in enumerate(zip(window, sources, targets, strict=True)):
+        for what, text, ids, limit in (
+            ("source", texts[0], source, translator.longest_source),
+            ("target", texts[1], target, translator.longest_output),
         ):
             if limit is not None and len(ids) > limit:
                 return encoded, SearchError(
-                    f"line {before + number + 1:,}, {describe_value(pair).removeprefix('tuple ')}: its {what} has "
+                    f"line {before + number + 1:,}, {describe_value(text).removeprefix('str ')}: its {what} has "
                     f"{len(ids):,} tokens, but this model has learned positions for {limit:,}; pairs are scored "
                     "whole: shorten it, or leave it out",
                     code="text_too_long",

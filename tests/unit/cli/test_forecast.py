@@ -28,6 +28,11 @@ def test_train_predict_and_evaluate(
     assert (code, out) == (0, "")
     assert (tmp_path / "ahead.csv").read_text().splitlines() == lines
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    before = (tmp_path / "data.csv").read_bytes()
+    for option in ("--out", "--picture"):
+        code, _, err = leave(capsys, "forecast", "predict", "m", "data.csv", option, "data.csv")
+        assert (code, "data.csv is also an input" in err) == (2, True), err
+    assert (tmp_path / "data.csv").read_bytes() == before
     code, out, _ = leave(capsys, "forecast", "evaluate", "m", "data.csv")
     assert code == 0
     assert [line.split("  ")[0] for line in out.splitlines()[2:]] == ["m", "seasonal naive", "linear"]

@@ -66,3 +66,16 @@ def test_a_name_is_found_from_inside_too(place: Path, monkeypatch: pytest.Monkey
         "second-model",
         "private",
     ]
+
+
+def test_models_are_averaged_and_fine_tuned_by_name(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_MODELS", str(place))
+    monkeypatch.chdir(place.parent)
+    assert leave(capsys, "average", "first-model", "second-model", "--out", "both")[0] == 0
+    sides = ("--source", str(place / "test.en"), "--target", str(place / "test.de"))
+    code, _, err = leave(capsys, "train", "--from", "first-model", *sides, "--out", "new", "--device", "cpu")
+    assert (code, "those of first-model" in err) == (2, True), err  # the model was found, but there are too few pairs
+    code, _, err = leave(capsys, "train", "--from", "no-model", *sides, "--out", "new", "--device", "cpu")
+    assert (code, "there is no model no-model" in err) == (2, True), err

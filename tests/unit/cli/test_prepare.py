@@ -62,11 +62,11 @@ def test_preparing_imports_no_pytorch(tmp_path):
 def test_several_corpora_of_every_form_with_weights(tmp_path):
     rows = [(f"seven houses {i}", f"sieben Häuser {i}") for i in range(50)]
     (tmp_path / "b.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in rows), encoding="utf-8")
-    lines = [json.dumps({"translation": {"1": f"red {s}", "2": f"rot {t}"}}) + "\n" for s, t in rows]
+    lines = [json.dumps({"translation": {"en": f"red {s}", "de": f"rot {t}"}}) + "\n" for s, t in rows]
     (tmp_path / "c.jsonl").write_text("".join(lines), encoding="utf-8")
     valid = put(tmp_path, "v", 5, seed=9)
     args = [*put(tmp_path, "a", 40), "--tsv", tmp_path / "b.tsv", "--jsonl", tmp_path / "c.jsonl"]
-    keys = ["--source-key", "1", "--target-key", "2"]
+    keys = ["--source-key", "en", "--target-key", "de"]  # of JSON lines; the columns of TSV are the first two
     weights = ["--weight", "1", "--weight", "2", "--weight", "0.5"]
     sides = ["--valid-source", valid[1], "--valid-target", valid[3]]
     assert run(*args, *keys, *weights, *sides, "--out", tmp_path / "out", *SMALL) == 0

@@ -18,7 +18,7 @@ from dragoman.distillation import selection
 from dragoman.distillation.selection import RULES, SelectionReport, SelectionRules, select_lines
 from dragoman.distillation.student import STUDENTS, student_changes
 from dragoman.distillation.teacher import TeacherSettings, read_sources, translate_sources
-from dragoman.distillation.translations import TeacherLine
+from dragoman.distillation.translations import TeacherLine, chunk_path
 from dragoman.errors import DataError, TrainingError
 from dragoman.files import write_atomically
 from dragoman.modeldir.int8 import MAX_FILE_BYTES
@@ -87,7 +87,9 @@ def test_chunks_on_disk_are_not_translated_again(tmp_path: Path, monkeypatch: py
 
 
 def test_other_settings_do_not_resume(tmp_path: Path) -> None:
-    SETTINGS.confirm(tmp_path)
+    replace(SETTINGS, beam=3).confirm(tmp_path)
+    SETTINGS.confirm(tmp_path)  # nothing has been translated yet
+    chunk_path(tmp_path, 0).touch()
     SETTINGS.confirm(tmp_path)
     with raises(TrainingError, "run_mismatch", "beam"):
         replace(SETTINGS, beam=5).confirm(tmp_path)
@@ -145,7 +147,8 @@ def test_a_student_from_end_to_end(
     code, out, err = leave(capsys, *line)
     assert code == 0, err
     assert "in int8" in out
-    report = json.loads((tmp_path / "student/training/distillation/report.json").read_text(encoding="utf-8"))
+    report_file = tmp_path / "student/training/distillation/report.json"
+    report = json.loads(report_file.read_text(encoding="utf-8"))
     prepared = Prepared.open(tmp_path / "student/training/prepared")
     assert report["read"] == len(texts) and prepared.has_alignment and prepared.report["read"] == report["kept"]
     for name in ("student", "student-int8"):
@@ -156,4 +159,51 @@ def test_a_student_from_end_to_end(
     monkeypatch.setattr("dragoman.distillation.translations.TeacherChunk.write", None)  # nothing is translated again
     code, again, _ = leave(capsys, *line)
     assert (code, again) == (0, out)
-    assert leave(capsys, *line, "--nbest", "2")[0] == 2
+    before = report_file.read_text(encoding="utf-8")
+    code, _, err = leave(capsys, *line, "--drop", "0.5")
+    assert (code, "was started with score_share=0.02" in err) == (2, True), err
+    assert report_file.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--size", "large"], "large"),
+        (["--set", "train.stepz=10"], "train.stepz"),
+        (["--set", "data.batch_tokens=10"], "data.batch_tokens"),
+        (["--minutes", "-3"], "minutes"),
+        (["--nbest", "2"], "without references"),
+        (["--min-bleu", "20"], "without references"),
+        (["--valid-source", "some.en", "--valid-target", "fewer.de"], "fewer.de"),
+        (["--out", "teacher"], "teacher is a teacher"),
+        (["--out", "other"], "other-int8 already exists"),
+    ],
+)
+def test_mistakes_are_reported_before_anything_is_translated(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tiny_model(tmp_path / "teacher", languages=(("en",), ("de",)))
+    (tmp_path / "some.en").write_text("the old box\n" * 9, encoding="utf-8")
+    (tmp_path / "fewer.de").write_text("der alte Kasten\n", encoding="utf-8")
+    (tmp_path / "other-int8").mkdir()
+    (tmp_path / "other-int8" / "mine").write_text("keep this", encoding="utf-8")
+    out = [] if "--out" in words else ["--out", "student"]
+    code, _, err = leave(capsys, "distill", "teacher", "--source", "some.en", "--device", "cpu", *out, *words)
+    assert (code, message in err) == (2, True), err
+    assert not (tmp_path / "student").exists() and not (tmp_path / "teacher" / "training").exists()
+    assert (tmp_path / "other-int8" / "mine").exists()
+
+
+def test_an_ensemble_may_teach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "failed_rule", lambda line, rules: None)
+    models = [write_tiny_model(tmp_path / name, languages=(("en",), ("de",))) for name in ("one", "two")]
+    (tmp_path / "some.en").write_text("the old box\nseven boxes\n" * 9, encoding="utf-8")
+    with raises(DataError, "no_pairs_left"):  # training begins, and would align the words itself
+        dragoman.distill(models, source=tmp_path / "some.en", out=tmp_path / "student", beam=1, device="cpu")
+    folder = tmp_path / "student/training/distillation"
+    assert (folder / "distilled.de").exists() and not (folder / "distilled.align").exists()

@@ -93,7 +93,7 @@ def test_an_adapter_of_another_model(place: Path) -> None:
 def test_a_model_and_an_adapter_are_not_confused(place: Path) -> None:
     with raises(ModelNotFoundError, "wrong_model_kind", "--adapter"):
         Translator.load(place / "medical")
-    with raises(ModelNotFoundError, "wrong_model_kind", "translate"):
+    with raises(ModelNotFoundError, "wrong_model_kind", "not an adapter"):
         Translator.load(place / "base", adapter=place / "other")
     with raises(OutputError, "output_exists"):
         dragoman.merge(place / "base", place / "medical", out=place / "other")

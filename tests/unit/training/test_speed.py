@@ -149,6 +149,8 @@ def test_the_run_that_fits_a_time_takes_that_time(prepared: Prepared) -> None:
         epochs = length.steps * step_seconds(made, prepared, 1, found)
         assert total <= 300 + evaluation
         assert total > 0.85 * 300 or epochs > 0.98 * 60 * seconds * (int(prepared.split().target.lengths.sum()) + 280)
+        few = fit_minutes(made, prepared, 1, found, 10**5, max_epochs=2)
+        assert few.capped and few.steps * 30 == fit_minutes(made, prepared, 1, found, 10**5).steps
     with raises(TrainingError, "out_of_range", "--minutes 0.1"):
         fit_minutes(made, prepared, 1, Speed(1, 1.0, 1.0, 1000, 1000, {1: 1.0}), 0.1)
 

@@ -95,7 +95,7 @@ def test_what_has_no_positions_is_refused_by_its_line(learned: Translator) -> No
     pairs = [("the", "der"), ("box", "im"), ("the old box stands in the hall", "der"), ("the", "der")]
     found = learned.stream_scores(pairs)
     assert [next(found), next(found)] == learned.score(pairs[:2])
-    with raises(SearchError, "text_too_long", "line 3, ('the old box", "its source has", "positions for 8"):
+    with raises(SearchError, "text_too_long", "line 3, 'the old box", "its source has", "positions for 8"):
         next(found)
     with raises(SearchError, "text_too_long", "line 1,001,", "its target has"):
         list(learned.stream_scores([("the", "der alte Kasten steht im Flur")], before=1000))

@@ -110,3 +110,12 @@ def test_models_made_of_a_model_get_its_probes(model: Path, tmp_path: Path) -> N
         assert stored is not None and before is not None
         assert [probe.text for probe in stored.probes] == [probe.text for probe in before.probes]
         assert dragoman.verify(tmp_path / name).passed
+
+
+def test_probes_fit_into_learned_positions(tmp_path: Path) -> None:
+    settings = ("model.positions=learned", "model.max_positions=10", "data.max_tokens=9")
+    directory = write_tiny_model(tmp_path / "short", *settings)
+    store_probes(directory, LINES)
+    stored = read_probes(directory)
+    assert stored is not None and stored.probes and all(len(probe.ids) <= 9 for probe in stored.probes)
+    assert verify_probes(directory).passed

@@ -10,7 +10,7 @@ import click
 
 from dragoman.cli import note
 from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples
-from dragoman.cli.output import check_stdout
+from dragoman.cli.output import check_not_input, check_stdout
 from dragoman.files import write_output
 
 Missing = Literal["error", "interpolate"]
@@ -117,6 +117,9 @@ def predict_command(
 
     if out is None and picture is None:
         check_stdout()
+    for path in (out, picture):
+        if path is not None:
+            check_not_input(path, str(path), [data])
     found = forecast.predict(model, data, time=time, missing=missing, device=device)
     if out is not None:
         write_output(out, found.to_csv())

@@ -136,11 +136,13 @@ def parse_corpora(
     def single_files(tsvs: Sequence[Path], jsonls: Sequence[Path], tmxs: Sequence[Path]) -> list[Corpus]:
         """The corpora that have both sides in one file."""
         forms: dict[Literal["tsv", "jsonl", "tmx"], Sequence[Path]] = {"tsv": tsvs, "jsonl": jsonls, "tmx": tmxs}
-        return [
-            Corpus(path, form=form, source_key=source_key, target_key=target_key, to_key=to_key)
-            for form, paths in forms.items()
-            for path in paths
-        ]
+        found = []
+        for form, paths in forms.items():
+            keys = source_key, target_key
+            if form == "tsv" and (jsonls or tmxs) and not any(key.isdecimal() for key in keys):
+                keys = "", ""  # names are for the other forms
+            found += [Corpus(path, form=form, source_key=keys[0], target_key=keys[1], to_key=to_key) for path in paths]
+        return found
 
     corpora = all_corpora(sources, targets, single_files(tsvs, jsonls, tmxs))
     corpora = assign_languages(corpora, languages, "--to")
@@ -210,7 +212,7 @@ def assign_languages(corpora: list[Corpus], languages: tuple[str, ...], option: 
         raise DataError(
             f"got {plural(len(languages), 'language')} in {option} for "
             f"{plural(len(without), 'corpus', 'corpora')}{kind}; give one for each, in the order "
-            "plain, TSV, JSON lines, or none if the model has one target language",
+            "plain, TSV, JSON lines, TMX, or none if the model has one target language",
             code="count_mismatch",
         )
     named = iter(languages)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
-from dragoman.data.prepared import DEPTHS, OLD_NAMES, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
+from dragoman.data.prepared import DEPTHS, LINKS, OLD_NAMES, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST, format_names, sha256
 from dragoman.values import plural, rename_keys
@@ -19,7 +19,12 @@ from dragoman.values import plural, rename_keys
 # Every name that `prepare` writes.
 WRITTEN = {
     *(MANIFEST, TOKENIZERS, *OLD_NAMES, PICTURE),
-    *(f"{split}.{of}.{what}" for split in ("train", "valid") for of in (*SIDES, DEPTHS) for what in ("ids", "offsets")),
+    *(
+        f"{split}.{of}.{what}"
+        for split in ("train", "valid")
+        for of in (*SIDES, DEPTHS, LINKS)
+        for what in ("ids", "offsets")
+    ),
 }
 
 

@@ -149,6 +149,15 @@ def test_a_changed_input_is_noticed_with_both_values(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "b.de", "b.en", "out"]
 
 
+def test_data_with_word_alignments_can_be_replaced(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(60))
+    (tmp_path / "a.align").write_text("0-0\n" * 60)
+    aligned = replace(corpus, alignment=tmp_path / "a.align")
+    assert prepare_corpora([aligned], RECIPE, tmp_path / "out").has_alignment
+    assert prepare_corpora([aligned], changed(max_tokens=50), tmp_path / "out", anew=True).has_alignment
+    assert not prepare_corpora([corpus], RECIPE, tmp_path / "out", anew=True).has_alignment
+
+
 def test_a_place_prepared_anew_has_the_tokens_of_its_own_tokenizer(tmp_path):
     one, other = put(tmp_path, "one", some_pairs(60)), put(tmp_path, "other", [(t, s) for s, t in some_pairs(60)])
     for corpus, text in ((one, "en"), (other, "de")):
