@@ -149,3 +149,26 @@ def test_the_description_is_drawn(tmp_path: Path) -> None:
     assert {"POST/v1/translate", "POST/v1/attention", "GET/v1/models", "GET/metrics"} <= set(found["heads"])
     assert "length_penalty" in found["fields"]
     assert "from -5 to 5" in found["fields"]
+
+
+def test_the_description_fits_a_telephone_without_broken_words(tmp_path: Path) -> None:
+    script = """(async () => { await until(() => state() === "done");
+    document.body.style.width = "390px"; // Chromium's windows are at least 500 wide
+    const broken = [];
+    for (const cell of document.querySelectorAll("td")) for (const node of cell.childNodes) {
+      for (const word of node.textContent.matchAll(/\\S+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (range.getClientRects().length > 1) broken.push(word[0]);
+      }
+    }
+    told.broken = broken.filter(word => !/[-/,]/.test(word)); // lines may break after those
+    told.wide = document.body.scrollWidth;
+    const download = [...document.querySelectorAll("section")].find(one => one.textContent.includes("/download_file/"));
+    told.titles = [...download.querySelectorAll("h3")].map(title => title.textContent).slice(0, 1);
+    done(); })();"""
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path, "--window-size=500,900", query="docs")
+    assert found["broken"] == []
+    assert found["wide"] <= 390
+    assert found["titles"] == ["Path parameters"]

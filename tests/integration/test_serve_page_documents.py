@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from word_by_word import Aligned
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 
-WALK = """(async () => {
+DROP = """
 const drop = (name, content) => {
   const dataTransfer = new DataTransfer();
   dataTransfer.items.add(new File([content], name));
@@ -28,6 +29,10 @@ const drop = (name, content) => {
   document.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
 };
 const stateOf = () => document.body.dataset.document;
+"""
+WALK = (
+    DROP
+    + """(async () => {
 const visible = id => byId(id).getClientRects().length > 0;
 const rows = () => [...byId("review").tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent));
 await until(() => current.models);
@@ -64,6 +69,7 @@ byId("document-close").click();
 told.closed = [stateOf(), visible("document"), visible("source"), document.activeElement.id];
 done();
 })();"""
+)
 
 
 class Forgetful(Aligned):
@@ -111,3 +117,22 @@ def test_errors_are_shown(told: Any) -> None:
 def test_a_file_can_be_chosen_and_closed(told: Any) -> None:
     assert told["chosen"] == "TWO ONE"
     assert told["closed"] == ["none", False, True, "open"]
+
+
+def test_the_language_of_a_file_is_detected_and_its_direction_is_shown(tmp_path: Path) -> None:
+    script = """(async () => {
+await until(() => current.models);
+drop("strings.json", JSON.stringify({ key: "Das alte Haus auf dem Hügel wurde verkauft." }));
+await until(() => stateOf() === "done");
+told.german = [text("document-status"), byId("download").download];
+byId("model").value = "en-de"; byId("model").dispatchEvent(new Event("change"));
+await until(() => stateOf() === "done" && byId("download").download === "strings.de.json");
+told.chosen = text("document-status");
+done();
+})();"""
+    pairs = {"en-de": ("en", "de"), "de-en": ("de", "en")}
+    models = {name: ServedModel(name, Aligned(), WHOLE_LINES, "a fake", pair) for name, pair in pairs.items()}
+    found = drive(Service(models, Limits()), DROP + script, tmp_path)
+    summary = "1 of 1 segments translated, 0 to review"
+    assert found["german"] == [f"German to English · {summary}", "strings.en.json"]
+    assert found["chosen"] == summary

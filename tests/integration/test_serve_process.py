@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +68,16 @@ class Running:
 
 
 @contextmanager
-def serving(model: Path, *options: str) -> Iterator[Running]:
+def serving(
+    model: Path, *options: str, while_loading: Callable[[subprocess.Popen[str]], None] = lambda _: None
+) -> Iterator[Running]:
     command = [sys.executable, "-m", "dragoman", "serve", f"en-de={model}", "--port", "0", "--threads", "1", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
     try:
+        while_loading(process)
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.fullmatch(r"dragoman: serving en-de on (http://127\.0\.0\.1:\d+)\n", line)
@@ -223,6 +226,29 @@ def test_a_model_that_was_renamed_into_place_is_served_after_sighup(tmp_path: Pa
         code, err = server.leave()
     assert code == 0
     assert "en-de: reloaded" in err
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "1")], ids=["one process", "workers"])
+def test_sighup_does_not_end_a_server_that_loads_its_models(model: Path, options: tuple[str, ...]) -> None:
+    def hang_up(process: subprocess.Popen[str]) -> None:
+        while not has_socket(process.pid):
+            assert process.poll() is None
+        process.send_signal(signal.SIGHUP)  # the port is bound, which is done before models are loaded
+
+    with serving(model, *options, while_loading=hang_up) as server:
+        assert server.post("/v1/translate", text="the old box")["model"] == "en-de"
+        code, err = server.leave()
+    assert code == 0
+    assert options or "en-de: unchanged" in err  # workers load their models after the signal
+
+
+def has_socket(process: int) -> bool:
+    """Whether a process has opened a socket."""
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(OSError):  # it has closed the file
+            if str(file.readlink()).startswith("socket:"):
+                return True
+    return False
 
 
 def test_a_server_out_of_descriptors_answers_its_clients_and_says_so_once(model: Path) -> None:

@@ -102,7 +102,7 @@ FORMATS: Final = (
     Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]"), declares=True),
     Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "office.docx", has_parts("word/"), declares=True),
     Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "office.pptx", has_parts("ppt/"), declares=True),
-    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm", ".xlsb"), "office.xlsx", has_parts("xl/"), declares=True),
+    Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm"), "office.xlsx", has_parts("xl/"), declares=True),
     Format(
         "odf",
         (".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"),

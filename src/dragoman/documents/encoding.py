@@ -50,11 +50,11 @@ def decode(data: bytes, name: str, declared: str | None = None, at: int = 0) -> 
     if not encoding:
         encoding = declared or "utf-8"
         try:
-            if not codecs.lookup(encoding)._is_text_encoding:
-                raise LookupError
+            if not codecs.lookup(encoding)._is_text_encoding or "<".encode(encoding) != b"<":
+                raise LookupError  # in the others, what declares the encoding could not be read, and limits do not hold
         except LookupError:
             raise DocumentError(
-                f"{name} declares the encoding {declared!r}, which is not known; save it as UTF-8",
+                f"{name} declares the encoding {declared!r}, which is not supported; save it as UTF-8",
                 code="unsupported_encoding",
             ) from None
     try:

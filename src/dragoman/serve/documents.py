@@ -13,10 +13,11 @@ from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
 from dragoman.documents.formats.office.archive import BAD_ZIP
+from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
-from dragoman.errors import SearchError
+from dragoman.errors import DocumentError, SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
@@ -30,7 +31,6 @@ from dragoman.translation.segmentation import LONG_LINE, Segmenter
 UNPACKED_FACTOR: Final = 4  # by which an unpacked document may exceed the limit on bodies
 STRUCTURE: Final = (b"<", b"\n", b"\r", b'"', b",", b"[", b"{", b"*", b"`", b"|")  # of HTML, JSON, YAML, Markdown...
 MAX_STRUCTURE: Final = 100_000  # of these per document; a text of a million characters has about 50,000
-MARKUP_SUFFIXES: Final = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx")
 MAX_TAGS: Final = 250_000  # in all parts of an archive
 ASSEMBLED_CHARACTERS: Final = 4096  # at a time, so that other large requests wait for milliseconds
 MAX_NAME: Final = 150  # characters of a file name
@@ -128,9 +128,15 @@ def check_archive(data: bytes, limits: Limits) -> None:
             message = f"the document has {unpacked:,} bytes when it is unpacked; this server accepts {limit:,}"
             raise RequestError(413, "too_large", f"{message} (--max-characters); send it in parts")
         for entry in entries:
-            if PurePath(entry.filename).suffix.lower() in MARKUP_SUFFIXES:
-                tags += archive.read(entry).count(b"<")
-                check_structure(tags, MAX_TAGS)
+            tags += count_tags(archive, entry)
+            check_structure(tags, MAX_TAGS)
+
+
+def count_tags(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
+    """The tags of a part, whatever its name; 0 for a part that is not text, because it cannot be parsed either."""
+    with suppress(DocumentError, *BAD_ZIP):
+        return decode_part(archive.read(entry), entry.filename)[0].count("<")
+    return 0
 
 
 def check_structure(n: int, maximum: int) -> None:
@@ -184,12 +190,15 @@ def file_name(name: str) -> str:
     return stem[: MAX_NAME - len(suffix)] + suffix or "document"
 
 
-def document_languages(settings: BatchSettings) -> tuple[str, str]:
-    """The codes of the source and target language of a request, empty where they are not known."""
+def document_languages(settings: BatchSettings, source: str = "") -> tuple[str, str]:
+    """The codes of the source and target language of a request, empty where they are not known.
+
+    `source` is the language of the document, for a model with several.
+    """
     model = settings.model
     if model.languages is not None:
         return model.languages
-    return model.sources[0] if len(model.sources) == 1 else "", settings.to or ""
+    return model.sources[0] if len(model.sources) == 1 else source, settings.to or ""
 
 
 def translated_name(name: str, settings: BatchSettings) -> str:

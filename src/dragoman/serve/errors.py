@@ -21,7 +21,7 @@ TYPES: Final = {
     "number": ("a number", "numbers"),
     "boolean": ("true or false", "true or false"),
     "string": ("a string", "strings"),
-    "object": ("an object", "objects"),
+    "object": ("a JSON object", "JSON objects"),
 }
 BOUNDS: Final = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "under"}
 HTTP_CODES: Final = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
@@ -145,10 +145,13 @@ def find_field(body: type[BaseModel], location: Sequence[str | int]) -> tuple[st
     schema: Mapping[str, Any] = root
     fields: Mapping[str, Any] = root["properties"]
     for part in location:
+        if isinstance(values := schema.get("additionalProperties"), Mapping):  # an object with any names
+            return f"{'.'.join(names)}[{part!r}]", values, []
         if part not in fields:  # an index, a member of a union, or an unknown field
             break
         names.append(str(part))
         schema = fields[str(part)]
+        schema = schema.get("contentSchema", schema)  # of JSON in a query
         reference = next((one["$ref"] for one in (schema, *schema.get("anyOf", ())) if "$ref" in one), None)
         fields = {} if reference is None else root["$defs"][reference.rpartition("/")[2]]["properties"]
     return ".".join(names), schema, list(fields)

@@ -22,6 +22,8 @@ MAX_TERMS: Final = 1_000
 MAX_CONSTRAINT_CHARACTERS: Final = 2_000  # constraint tables take kilobytes per character
 BODY_SECONDS: Final = 5.0  # to receive a body, plus one second for each of these:
 BODY_BYTES_PER_SECOND: Final = 4_096
+DRAIN_SECONDS: Final = 2.0  # for the rest of a rejected body, which is dropped, so that the client sees the reply
+DRAIN_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)

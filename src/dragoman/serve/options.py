@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dragoman.errors import DragomanError
 from dragoman.search.constraints.terms import Terms
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.loading import add_resources, load_served_model, preferred_batch
@@ -44,9 +45,19 @@ class ServerOptions:
         terms = [Terms(self.terms[name])] if name in self.terms else []
         return add_resources(model, self.memories.get(name, ()), terms)
 
-    def create_service(self) -> Service:
-        """Load everything, and create the service."""
-        served = {name: self.load(name) for name in (*self.models, *self.adapters)}
+    def create_service(self, note: Callable[[str], None] | None = None) -> Service:
+        """Load everything, and create the service; with `note`, leave out adapters that cannot be loaded, and say so.
+
+        An adapter cannot be loaded after its base was replaced.
+        """
+        served = {name: self.load(name) for name in self.models}
+        for name in self.adapters:
+            try:
+                served[name] = self.load(name)
+            except (DragomanError, OSError) as error:
+                if note is None:
+                    raise
+                note(f"{name}: cannot be loaded: {error}; serving the other models")
         batch = max(preferred_batch(one, self.limits.beam) for one in served.values()) or DEFAULT_BATCH
         service = Service(served, self.limits, self.reproducible, batch)
         service.needs_token = self.needs_token
@@ -54,8 +65,9 @@ class ServerOptions:
 
     def create_reloader(self, service: Service, note: Callable[[str], None]) -> Reloader:
         """Create what reloads models and adapters whose directories were replaced."""
-        directories = {**self.models, **{name: adapter for name, (_, adapter) in self.adapters.items()}}
-        return Reloader(service, directories, lambda name, _: self.load(name), note)
+        models = {name: (directory,) for name, directory in self.models.items()}
+        directories: dict[str, tuple[Path, ...]] = {**models, **self.adapters}
+        return Reloader(service, directories, self.load, note)
 
     def to_json(self) -> str:
         """The options as JSON."""

@@ -9,7 +9,8 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final, Protocol
 
@@ -63,6 +64,19 @@ def server_url(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+@contextmanager
+def postponed_hangup() -> Iterator[None]:
+    """Postpone SIGHUP until the server handles it: by default it ends the process, for example while models load."""
+    if not hasattr(signal, "SIGHUP"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Stoppable(Protocol):
     """What is told that the server is shutting down."""
 
@@ -86,12 +100,17 @@ class Server(uvicorn.Server):
         """Start listening, then call `on_listening`."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(ShortageHandler(self.server_state.connections))
-        if self.on_hangup is not None and hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, self.on_hangup)
+        self.handle_hangup()
         await run_in_threadpool(int)  # import what streaming needs now: later it would block the event loop
         await super().startup(sockets)
         if self.started:
             self.on_listening()
+
+    def handle_hangup(self) -> None:
+        """Call `on_hangup` on SIGHUP, at once if one was postponed."""
+        if self.on_hangup is not None and hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.on_hangup)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Finish accepted requests; a second signal exits at once."""

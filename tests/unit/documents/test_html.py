@@ -129,3 +129,9 @@ def test_damaged_pages_are_read_and_written_as_they_are(seed: int) -> None:
 )  # fmt: skip
 def test_spaces_around_elements_without_words_stay(page: str, expected: str) -> None:
     assert expected in translate(page, WordByWord())
+
+
+def test_an_encoding_without_ascii_is_rejected() -> None:
+    page = "<p>one two</p>".encode("cp037")
+    with raises(DocumentError, "unsupported_encoding", "cp037"):
+        html.read(b"<meta charset=cp037>" + page, "page.html")

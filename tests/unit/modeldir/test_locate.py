@@ -10,6 +10,7 @@ import pytest
 
 from dragoman import Translator
 from dragoman.errors import ModelNotFoundError, SearchError
+from dragoman.modeldir import locate
 from dragoman.modeldir.locate import find_model, model_names, read_recipe
 from raising import raises
 from tiny_model import write_tiny_model
@@ -21,6 +22,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_models_by_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ("repository", "data package")  # a checkout may have models of its own
+    real = locate.model_sources
+    monkeypatch.setattr(locate, "model_sources", lambda: [each for each in real() if each[0] not in own])
     monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))
     assert find_model("tiny") == directory
     with raises(ModelNotFoundError, "model_not_found", str(directory.parent), "(did you mean 'tiny'?)"):

@@ -57,6 +57,17 @@ class FakeTranslator:
         )
 
 
+class Named(FakeTranslator):
+    """Writes its name before what it translates."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def translation(self, text: str, settings: dict[str, Any]) -> Translation:
+        return super().translation(f"{self.name} {text}", settings)
+
+
 def fake_model(name: str = "m", translator: FakeTranslator | None = None) -> ServedModel:
     """A model of a fake; every line is a sentence."""
     return ServedModel(name, translator or FakeTranslator(), WHOLE_LINES, "a fake")
@@ -68,6 +79,16 @@ def fake_service(*names: str, translator: FakeTranslator | None = None, **limits
     return Service(
         {name: ServedModel(name, fake, WHOLE_LINES, "a fake") for name in names or ("fake",)}, Limits(**limits)
     )
+
+
+def pairs_service(*pairs: str, **limits: Any) -> Service:
+    """A model for each pair such as en-de; one without a hyphen has unknown languages."""
+    models = {}
+    for name in pairs:
+        source, _, target = name.partition("-")
+        languages = (source, target) if target else None
+        models[name] = ServedModel(name, Named(name), WHOLE_LINES, "a fake", languages)
+    return Service(models, Limits(**limits))
 
 
 def client_of(service: Service) -> Iterator[TestClient]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from importlib.util import find_spec
@@ -47,9 +48,7 @@ if TYPE_CHECKING:
 @click.option("--max-work", type=int, default=4_000_000, show_default=True, help="Maximum output tokens x beam.")
 @click.option("--max-batch", type=int, help="Maximum sentences per batch (default: the engine's choice).")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a request fails with 504.")
-@click.option(
-    "--api-token", multiple=True, envvar="DRAGOMAN_API_TOKEN", help="Token that requests must send; repeatable."
-)
+@click.option("--api-token", multiple=True, help="Token that requests must send; repeatable. [env: DRAGOMAN_API_TOKEN]")
 @click.option("--allowed-host", multiple=True, help="Host name to accept in the Host header; repeatable, * for any.")
 @click.option("--root-path", default="", help="URL prefix behind a proxy, such as /translate.")
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log each request to stderr.")
@@ -84,22 +83,24 @@ def command(
     others.
     """
     check_usage(root_path, languages, models)
+    from dragoman.serve.http.access import Access, api_tokens
     from dragoman.serve.limits import Limits
     from dragoman.serve.models.loading import adapter_directories, model_directories, parse_languages
     from dragoman.serve.models.resources import files_by_model, merge_terms
-    from dragoman.serve.server import bind, run_server, server_url
+    from dragoman.serve.server import bind, postponed_hangup, run_server, server_url
 
+    click.get_current_context().with_resource(postponed_hangup())
     if workers is not None:
         from dragoman.serve.workers.server import check_platform
 
         check_platform()
     server_limits = Limits(beam=beam, **limits)
+    tokens = api_tokens(api_token, os.environ)
     pair = None if languages is None else parse_languages(languages)
     directories = model_directories(models or installed_names())
     adapted = adapter_directories(adapters, directories)
     bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
     from dragoman.serve.app import create_app
-    from dragoman.serve.http.access import Access
     from dragoman.serve.options import ServerOptions
 
     names = (*directories, *adapted)
@@ -117,20 +118,20 @@ def command(
         precision,
         threads,
         reproducible,
-        bool(api_token),
+        bool(tokens),
         memories=files_by_model("--memory", memories, names),
         terms={name: found.targets for name, found in merged.items() if found is not None},
     )
 
     url = server_url(bound) + root_path
-    access = Access([host, bound.getsockname()[0], *allowed_host], api_token)
+    access = Access([host, bound.getsockname()[0], *allowed_host], tokens)
     log = log_request if access_log else lambda *_: None
     if workers is not None:
         from dragoman.serve.workers.front import create_front
         from dragoman.serve.workers.pool import WorkerPool
         from dragoman.serve.workers.server import run_workers
 
-        pool = WorkerPool(workers, options, api_token, note)
+        pool = WorkerPool(workers, options, tokens, note)
         front = create_front(pool, root_path, log, access)
         run_workers(front, pool, bound, lambda: announce(pool.models, url, f", in {plural(workers, 'worker')}"))
         return

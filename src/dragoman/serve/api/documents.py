@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from email.message import Message
 from typing import Annotated, Any, Final, Literal
 
@@ -17,15 +18,25 @@ from dragoman.documents.detect import FORMATS
 from dragoman.documents.reports.report import Report
 from dragoman.documents.reports.review import entry
 from dragoman.documents.segment import Document, ReadOptions
+from dragoman.errors import DocumentError
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import FILE, POST_ERRORS, SearchSettings
-from dragoman.serve.documents import DocumentWork, document_languages, file_name, read_sent_document, translated_name
+from dragoman.serve.documents import (
+    DocumentWork,
+    document_languages,
+    document_text,
+    file_name,
+    read_sent_document,
+    translated_name,
+)
 from dragoman.serve.errors import RequestError, to_request_error
 from dragoman.serve.http.middleware import log_error
 from dragoman.serve.http.replies import BINARY, JSON, LINES, file_reply, to_json
 from dragoman.serve.limits import MAX_TERMS
+from dragoman.serve.models.language_pairs import ModelChoice, choose_for_text
 from dragoman.serve.offload import offload
+from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Caller, Service, with_terms
 
 REPORT_HEADER: Final = "Dragoman-Report"
@@ -43,6 +54,11 @@ class DocumentQuery(BaseModel):
     )
     model: str | None = Field(None, description="Name of a model in /v1/models; the first by default.")
     to: str | None = Field(None, description="Target language, for a model with several.")
+    detect: bool = Field(
+        False,
+        description="Detect the language of the document; if it is not that of the model, use another model that "
+        "translates it, with the same target language if possible.",
+    )
     beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="Beam size, up to max_beam in /v1/models.")
     terms: Annotated[Json[dict[str, str | list[str]]], Field(validate_default=False)] = Field(
         default={},
@@ -101,6 +117,7 @@ class DocumentResponse(BaseModel):
     """A translated document."""
 
     model: str
+    to: str | None = Field(description="Target language, if the model has several.")
     name: str = Field(description="Name of the translated file.")
     document: str = Field(description="The translated file, in Base64.")
     report: DocumentReport
@@ -136,9 +153,16 @@ def document_router(service: Service) -> APIRouter:
             SearchSettings.model_validate(query.model_dump(include={"model", "to", "beam"}))
         )
         settings = with_terms(settings, check_number_of_terms(query.terms))
-        name = file_name(query.name or sent_name(request))
-        options = ReadOptions(*document_languages(settings), query.retranslate)
-        document = await offload(read_sent_document, await request.body(), name, query.format, options, service.limits)
+        name, data = file_name(query.name or sent_name(request)), await request.body()
+
+        def read(languages: tuple[str, str] = ("", "")) -> Document:
+            options = ReadOptions(*languages, query.retranslate)
+            return read_sent_document(data, name, query.format, options, service.limits)
+
+        source = ""
+        if query.detect:
+            settings, source = await detect_model(service, settings, read)
+        document = await offload(read, document_languages(settings, source))
         work = await offload(DocumentWork.plan, service, document.segments, settings, query.report == "review")
         result = translated_name(name, settings)
         if query.progress:
@@ -154,6 +178,21 @@ def document_router(service: Service) -> APIRouter:
         return file_reply(await offload(write_document, document, report), result, {REPORT_HEADER: to_json(counts)})
 
     return router
+
+
+async def detect_model(
+    service: Service, settings: BatchSettings, read: Callable[[], Document]
+) -> tuple[BatchSettings, str]:
+    """The settings with the model for the language of a document, and that language; `read` needs no languages."""
+    try:
+        text = document_text((await offload(read)).segments)
+    except DocumentError as error:
+        if error.code != "missing_language":
+            raise
+        return settings, ""  # a file with several languages, of which the model takes its own
+    preferred = ModelChoice(settings.model.name, settings.to)
+    choice = await asyncio.to_thread(choose_for_text, service.models, preferred, text)
+    return replace(settings, model=service.model(choice.model), to=choice.to), choice.source
 
 
 def check_number_of_terms(terms: Mapping[str, str | list[str]]) -> Mapping[str, str | list[str]]:
@@ -182,7 +221,8 @@ async def document_reply(work: DocumentWork, document: Document, name: str, wait
     report = await work.translate(waiting)
 
     def build() -> bytes:
-        fields: dict[str, Any] = {"model": work.settings.model.name, "name": name, "report": report.to_json()}
+        fields: dict[str, Any] = {"model": work.settings.model.name, "to": work.settings.to, "name": name}
+        fields["report"] = report.to_json()
         fields["document"] = b64encode(write_document(document, report)).decode("ascii")
         if kind == "review":
             fields["segments"] = [entry(result) for result in report.results]

@@ -12,15 +12,31 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman.documents.detect import FORMATS
-from dragoman.documents.formats.html import read_slots
+from dragoman.documents.encoding import Encoding
+from dragoman.documents.formats.html import read_slots, read_text
+from dragoman.documents.languages import LanguageChange
 from dragoman.documents.spliced import SplicedText
 from dragoman.search.types import MAX_BEAM
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS, LIBRETRANSLATE_GET_ERRORS, TranslateRequest
-from dragoman.serve.documents import MAX_STRUCTURE, DocumentWork, check_structure, document_text
+from dragoman.serve.documents import (
+    MAX_STRUCTURE,
+    DocumentWork,
+    check_structure,
+    document_languages,
+    document_text,
+)
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.http.access import check_token_field
-from dragoman.serve.http.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
+from dragoman.serve.http.bodies import (
+    FORM,
+    MULTIPART,
+    in_thread,
+    media_type,
+    parse_form,
+    parse_multipart,
+    parse_request_json,
+)
 from dragoman.serve.http.replies import LARGE_REPLY_BYTES, json_object, json_reply
 from dragoman.serve.limits import MAX_TEXTS
 from dragoman.serve.models.language_pairs import (
@@ -114,11 +130,10 @@ def libretranslate_router(service: Service) -> APIRouter:
         service.check_size(texts)  # before languages are detected
         fields: dict[str, Any] = {}
         if form.format == "html":
-            pages = await offload(read_pages, texts)
-            choices = await models_for_request(
-                service, form.source, form.target, [document_text(page.segments) for page in pages]
-            )
-            translations = await translate_pages(service, request, pages, choices)
+            check_structure(sum(text.count("<") for text in texts), MAX_STRUCTURE)
+            plain = await offload(page_texts, texts) if detects_source(form.source, form.target) else texts
+            choices = await models_for_request(service, form.source, form.target, plain)
+            translations = await translate_pages(service, request, texts, choices)
         else:
             choices = await models_for_request(service, form.source, form.target, texts)
             translations = await translate_texts(service, request, form, texts, choices)
@@ -188,13 +203,18 @@ def body_schema(body: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in ("application/json", FORM, MULTIPART)}}}
 
 
+def detects_source(source: str, target: str) -> bool:
+    """Whether a request with these languages needs detection: without any, the default model translates."""
+    return source == AUTO and bool(target)
+
+
 async def models_for_request(service: Service, source: str, target: str, texts: Sequence[str]) -> list[ModelChoice]:
     """Choose the model for each text; without any language, the default model."""
-    if source != AUTO:
-        return [choose_model(service.models, source, target)] * len(texts)
-    if target:
+    if detects_source(source, target):
         return await asyncio.to_thread(choose_models, service.models, texts, target)
-    return [ModelChoice(service.default, None)] * len(texts)
+    if source == AUTO:
+        return [ModelChoice(service.default, None)] * len(texts)
+    return [choose_model(service.models, source, target)] * len(texts)
 
 
 async def translate_texts(
@@ -221,29 +241,35 @@ def group_by_model(choices: Sequence[ModelChoice]) -> Iterator[tuple[ModelChoice
     return ((choices[here[0]], here) for here in groups.values())
 
 
-def read_pages(texts: Sequence[str]) -> list[SplicedText]:
-    """Texts as HTML pages or fragments; reject those that would take long to read."""
-    check_structure(sum(text.count("<") for text in texts), MAX_STRUCTURE)
-    return [SplicedText(text, read_slots(text)) for text in texts]
+def page_texts(pages: Sequence[str]) -> list[str]:
+    """The texts of HTML pages or fragments, to detect their languages."""
+    return [document_text(slot.segment for slot in read_slots(page)) for page in pages]
+
+
+def read_pages(pages: Sequence[tuple[str, LanguageChange]]) -> list[SplicedText]:
+    """HTML pages or fragments, each with the change of the language that it declares."""
+    return [read_text(text, Encoding(), language) for text, language in pages]
 
 
 async def translate_pages(
-    service: Service, request: Request, pages: Sequence[SplicedText], choices: Sequence[ModelChoice]
+    service: Service, request: Request, texts: Sequence[str], choices: Sequence[ModelChoice]
 ) -> list[Translation]:
     """Translate each page with its model; return the translated HTML in order."""
     found: dict[int, Translation] = {}
     for choice, here in group_by_model(choices):
         settings = batch_settings(service, choice.model, choice.to, 0)
-        segments = [segment for i in here for segment in pages[i].segments]
+        languages = [LanguageChange(*document_languages(settings, choices[i].source)) for i in here]
+        pages = await offload(read_pages, list(zip([texts[i] for i in here], languages, strict=True)))
+        segments = [segment for page in pages for segment in page.segments]
         work = await offload(DocumentWork.plan, service, segments, settings)
         report = await work.translate(caller(request))
         targets = [result.target for result in report.results]
         start = 0
-        for i in here:
-            own = targets[start : start + len(pages[i].slots)]
-            found[i] = Translation(await offload(pages[i].splice, own))
+        for i, page in zip(here, pages, strict=True):
+            own = targets[start : start + len(page.slots)]
+            found[i] = Translation(await offload(page.splice, own))
             start += len(own)
-    return [found[i] for i in range(len(pages))]
+    return [found[i] for i in range(len(texts))]
 
 
 def batch_settings(service: Service, model: str, to: str | None, alternatives: int) -> BatchSettings:
@@ -255,19 +281,19 @@ def batch_settings(service: Service, model: str, to: str | None, alternatives: i
 def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
     """Parse a body sent as JSON or as a form."""
     fields: Any
-    strict = not content_type.startswith((FORM, MULTIPART))  # everything in a form is text
+    sent = media_type(content_type)
     try:
-        if content_type.startswith(FORM):
+        if sent == FORM:
             fields = parse_form(body)
-        elif content_type.startswith(MULTIPART):
+        elif sent == MULTIPART:
             fields = parse_multipart(body, content_type)
         else:
-            fields = parse_request_json(body)
+            fields = parse_request_json(body, "q")
     except ValueError:  # invalid UTF-8, or not a form
         message = 'the body is neither valid JSON nor a form without files; send {"q": "..."} as JSON, in UTF-8'
         raise RequestError(400, "invalid_json", message) from None
     try:
-        return kind.model_validate(fields, strict=strict)
+        return kind.model_validate(fields, strict=sent not in (FORM, MULTIPART))  # everything in a form is text
     except ValidationError as error:
         found = validation_error(RequestValidationError(error.errors()).errors(), kind)
         raise RequestError(400, found.code, str(found)) from None

@@ -8,17 +8,24 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dragoman.documents.segment import ReadOptions
+from dragoman.documents.segment import Document, ReadOptions
 from dragoman.serve.api.documents import write_document
-from dragoman.serve.api.libretranslate import batch_settings, models_for_request
+from dragoman.serve.api.libretranslate import batch_settings, detects_source, models_for_request
 from dragoman.serve.api.routes import caller
 from dragoman.serve.api.schema import LIBRETRANSLATE_ERRORS
-from dragoman.serve.documents import DocumentWork, document_text, file_name, read_sent_document, translated_name
+from dragoman.serve.documents import (
+    DocumentWork,
+    document_languages,
+    document_text,
+    file_name,
+    read_sent_document,
+    translated_name,
+)
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.file_store import KeepFile
 from dragoman.serve.http.access import DOWNLOADS, check_token_field
-from dragoman.serve.http.bodies import MULTIPART, SentFile, in_thread, split_multipart
-from dragoman.serve.models.language_pairs import AUTO
+from dragoman.serve.http.bodies import MULTIPART, SentFile, in_thread, single_fields, split_multipart
+from dragoman.serve.models.language_pairs import AUTO, target_code
 from dragoman.serve.offload import offload
 from dragoman.serve.service import Service
 
@@ -65,11 +72,17 @@ def libretranslate_file_router(service: Service, keep_file: KeepFile) -> APIRout
         file, form = await read_file_form(request)
         check_token_field(request, form.api_key)
         name = file_name(file.name)
-        options = ReadOptions("" if form.source == AUTO else form.source, form.target)
-        document = await offload(read_sent_document, file.content, name, None, options, service.limits)
-        text = document_text(document.segments)[:DETECTION_CHARACTERS]
+
+        def read(languages: tuple[str, str]) -> Document:
+            return read_sent_document(file.content, name, None, ReadOptions(*languages), service.limits)
+
+        text = ""
+        if detects_source(form.source, form.target):
+            unknown = await offload(read, ("", target_code(service.models, form.target)))
+            text = document_text(unknown.segments)[:DETECTION_CHARACTERS]
         (choice,) = await models_for_request(service, form.source, form.target, [text])
         settings = batch_settings(service, choice.model, choice.to, 0)
+        document = await offload(read, document_languages(settings, choice.source))
         work = await offload(DocumentWork.plan, service, document.segments, settings)
         waiting = caller(request)
         content = await offload(write_document, document, await work.translate(waiting))
@@ -84,7 +97,7 @@ def libretranslate_file_router(service: Service, keep_file: KeepFile) -> APIRout
 async def read_file_form(request: Request) -> tuple[SentFile, LibreTranslateFile]:
     """The file of a form, and its other fields."""
 
-    def parse(body: bytes) -> dict[str, str | SentFile]:
+    def parse(body: bytes) -> dict[str, list[str | SentFile]]:
         return split_multipart(body, request.headers.get("content-type", ""))
 
     try:
@@ -92,11 +105,13 @@ async def read_file_form(request: Request) -> tuple[SentFile, LibreTranslateFile
     except ValueError:
         message = "the body is not a form with a file; send multipart/form-data with the fields file, source and target"
         raise RequestError(400, "invalid_form", message) from None
-    file = parts.pop("file", None)
-    if not isinstance(file, SentFile):
+    files = parts.pop("file", [])
+    if len(files) > 1:
+        raise RequestError(400, "invalid_form", f"the form has {len(files)} fields 'file'; send one file at a time")
+    if not files or not isinstance(files[0], SentFile):
         raise RequestError(400, "missing_field", "the field 'file' is missing")
     try:
-        return file, LibreTranslateFile.model_validate(parts)
+        return files[0], LibreTranslateFile.model_validate(single_fields(parts))
     except ValidationError as error:
         found = validation_error(error.errors(), LibreTranslateFile)
         raise RequestError(400, found.code, str(found)) from None

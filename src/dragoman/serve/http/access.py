@@ -5,23 +5,30 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, Final
 
 from fastapi import Request
 
+from dragoman.errors import SearchError
 from dragoman.serve.errors import RequestError
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS: Final = ("0.0.0.0", "::")
-OPEN_PATHS: Final = ("/health", "/ready")  # probes send no token
+OPEN_PATHS: Final = (
+    "/health",
+    "/ready",
+    "/languages",
+    "/frontend/settings",
+)  # without a token: of probes, and of LibreTranslate clients, which send none there
 DOWNLOADS: Final = "/download_file/"  # translated files, at addresses that cannot be guessed
 BODY_TOKEN_PATHS: Final = (
     "/translate",
     "/detect",
     "/translate_file",
 )  # LibreTranslate clients send the token in the body
+TOKEN_VARIABLE: Final = "DRAGOMAN_API_TOKEN"
 CHECK_KEY: Final = "dragoman.check_token_field"  # scope key: a function that checks the `api_key` of a body
 
 
@@ -69,6 +76,18 @@ class Access:
         given = given_token(headers.get(b"authorization", b""))
         matches = [number for number, token in enumerate(self.tokens) if hmac.compare_digest(given, token)]
         return matches[0] if matches else None
+
+
+def api_tokens(given: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The tokens of the command line, or else the one in the environment; reject blank ones."""
+    sources = [("--api-token", token) for token in given]
+    if not given and TOKEN_VARIABLE in environment:
+        sources = [(TOKEN_VARIABLE, environment[TOKEN_VARIABLE])]
+    for name, token in sources:
+        if not token.strip():
+            message = f"{name} is blank, so the server would be open to everyone; give a token, or leave it out"
+            raise SearchError(message, code="missing_option")
+    return tuple(token.strip() for _, token in sources)
 
 
 def check_token_field(request: Request, key: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from email import message_from_string
 from email.message import Message
@@ -49,29 +49,42 @@ async def in_thread(parse: Callable[[bytes], Any], body: bytes) -> Any:
     return parse(body) if len(body) < LARGE_BODY_BYTES else await offload(parse, body)
 
 
+def media_type(content_type: str) -> str:
+    """The media type of a Content-Type header, in lower case and without parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 def is_json(content_type: str) -> bool:
     """Whether a content type is JSON."""
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = media_type(content_type)
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def parse_request_json(body: bytes) -> Any:
-    """Parse a JSON body; reject structure that would take seconds and gigabytes to parse."""
+def parse_request_json(body: bytes, field: str = "text") -> Any:
+    """Parse a JSON body; reject structure that would take seconds and gigabytes. `field` is for the error message."""
+    try:
+        text = body.decode("utf-8-sig")  # json.loads would accept bytes in UTF-16 and UTF-32
+    except UnicodeDecodeError:
+        raise invalid_json(" (not UTF-8)", field) from None
     check_structure(body)
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
-        reason = f" ({error.msg})" if isinstance(error, json.JSONDecodeError) else ""
-        message = f'the body is not valid JSON{reason}; send an object such as {{"text": "..."}} in UTF-8'
-        raise RequestError(400, "invalid_json", message) from None
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:  # not JSON, or nested too deeply
+        raise invalid_json(f" ({error.msg})" if isinstance(error, json.JSONDecodeError) else "", field) from None
     if isinstance(found, dict) and len(found) > MAX_FIELDS:
         raise RequestError(413, "too_large", f"the body has {len(found):,} fields; /docs lists the supported ones")
     return found
 
 
+def invalid_json(reason: str, field: str) -> RequestError:
+    """The error for a body that is not JSON."""
+    message = f'the body is not valid JSON{reason}; send an object such as {{"{field}": "..."}} in UTF-8'
+    return RequestError(400, "invalid_json", message)
+
+
 def check_structure(body: bytes) -> None:
     """Reject JSON with too many strings, or too much outside strings; each step is one pass in C."""
-    if len(body) < MAX_STRUCTURE[0] or body.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16 is not accepted anyway
+    if len(body) < MAX_STRUCTURE[0]:
         return
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
     strings = plain.count(b'"') // 2
@@ -89,6 +102,11 @@ def parse_form(body: bytes) -> dict[str, Any]:
     sent = parse_qs(
         body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_TEXTS + MAX_FIELDS
     )
+    return single_fields(sent)
+
+
+def single_fields(sent: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The fields of a form: each a value, or a list if it is repeated."""
     return {name: values[0] if len(values) == 1 else values for name, values in sent.items()}
 
 
@@ -101,15 +119,18 @@ class SentFile:
 
 
 def parse_multipart(body: bytes, content_type: str) -> dict[str, Any]:
-    """Parse a multipart form, such as a browser's FormData; raise ValueError for files and malformed forms."""
+    """Parse a multipart form, such as a browser's FormData; raise ValueError for files and malformed forms.
+
+    A repeated field becomes a list.
+    """
     fields = split_multipart(body, content_type)
-    if any(isinstance(value, SentFile) for value in fields.values()):
+    if any(isinstance(value, SentFile) for values in fields.values() for value in values):
         raise ValueError("not a field")
-    return dict(fields)
+    return single_fields(fields)
 
 
-def split_multipart(body: bytes, content_type: str) -> dict[str, str | SentFile]:
-    """Parse a multipart form with files; raise ValueError for malformed forms."""
+def split_multipart(body: bytes, content_type: str) -> dict[str, list[str | SentFile]]:
+    """Parse a multipart form with files: the values of each field; raise ValueError for malformed forms."""
     header = Message()
     header["Content-Type"] = content_type
     boundary = header.get_boundary()
@@ -119,7 +140,7 @@ def split_multipart(body: bytes, content_type: str) -> dict[str, str | SentFile]
     first, *parts = (b"\r\n" + body).split(mark, MAX_PARTS + 1)
     if first.strip() or not parts or not parts[-1].startswith(b"--") or len(parts) > MAX_PARTS:
         raise ValueError("not a form")
-    fields: dict[str, str | SentFile] = {}
+    fields: dict[str, list[str | SentFile]] = {}
     for part in parts[:-1]:
         head, blank, content = part.partition(b"\r\n\r\n")
         if not blank or len(head) > MAX_PART_HEADERS:
@@ -128,5 +149,5 @@ def split_multipart(body: bytes, content_type: str) -> dict[str, str | SentFile]
         name, file = described.get_param("name", header="content-disposition"), described.get_filename()
         if not isinstance(name, str):
             raise ValueError("not a field")
-        fields[name] = content.decode("utf-8") if file is None else SentFile(file, content)
+        fields.setdefault(name, []).append(content.decode("utf-8") if file is None else SentFile(file, content))
     return fields

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -18,6 +19,8 @@ from dragoman.serve.http.access import CHECK_KEY, DOWNLOADS, Access
 from dragoman.serve.limits import (
     BODY_BYTES_PER_SECOND,
     BODY_SECONDS,
+    DRAIN_BYTES,
+    DRAIN_SECONDS,
     MAX_LARGE_BODIES,
     SMALL_BODY_BYTES,
     Limits,
@@ -58,11 +61,12 @@ class Middleware:
         root_path: str = "",
         access: Access | None = None,
         body_seconds: float = BODY_SECONDS,
+        drain_seconds: float = DRAIN_SECONDS,
     ) -> None:
         self.app, self.limits, self.metrics, self.log, self.paths = app, limits, metrics, log, paths
         self.max_bytes = limits.max_bytes
         self.root_path = root_path  # proxies may or may not strip it from paths
-        self.access, self.body_seconds = access or Access(), body_seconds
+        self.access, self.body_seconds, self.drain_seconds = access or Access(), body_seconds, drain_seconds
         self.open_requests = 0
         self.open_by_client: Counter[str] = Counter()
         self.large_body_bytes = 0
@@ -77,6 +81,7 @@ class Middleware:
             return
         start, status = time.monotonic(), CLIENT_CLOSED_REQUEST
         scope["root_path"] = self.root_path
+        scope["path"] = self.root_path + own_path(scope)  # redirects need the prefix
         headers = dict(scope["headers"])
 
         async def send_with_headers(message: Message) -> None:
@@ -137,10 +142,10 @@ class Middleware:
                     f"seconds plus one per {BODY_BYTES_PER_SECOND:,} bytes, at most {self.limits.timeout:g}; "
                     "send smaller requests"
                 )
-                await self._reject(RequestError(408, "body_timeout", message), scope, receive, send)
+                await self._reject(RequestError(408, "body_timeout", message), scope, receive, send, drain=False)
                 return
             except RequestError as error:
-                await self._reject(error, scope, receive, send)
+                await self._reject(error, scope, receive, send, drain=not body.complete)
                 return
             await self.app(scope, body.replay(receive), send)
         finally:
@@ -162,8 +167,9 @@ class Middleware:
             if message["type"] == "http.disconnect":
                 raise ClientDisconnected
             body.data += message.get("body", b"")
+            body.complete = not message.get("more_body", False)
             self._count(body, len(body.data))
-            if not message.get("more_body", False):
+            if body.complete:
                 return
 
     def _count(self, body: RequestBuffer, size: int) -> None:
@@ -181,18 +187,39 @@ class Middleware:
     def _overloaded(self) -> RequestError:
         return RequestError(429, "too_many_requests", "the server is at capacity; try again in a moment", 1)
 
-    async def _reject(self, error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _reject(
+        self, error: RequestError, scope: Scope, receive: Receive, send: Send, drain: bool = True
+    ) -> None:
+        """Reply, then close the connection; if it were closed at once, the rest of the body would reset it."""
         response = error.response(scope["path"])
-        response.headers["Connection"] = "close"  # the rest of the body is not read
-        await response(scope, receive, send)
+        response.headers["Connection"] = "close"
+
+        async def send_open(message: Message) -> None:
+            await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
+
+        await response(scope, receive, send_open if drain else send)
+        if drain:
+            await self._drain(receive)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _drain(self, receive: Receive) -> None:
+        """Drop the rest of a body, up to limits on size and time."""
+        n_bytes, more = 0, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.drain_seconds):
+                while more and n_bytes < DRAIN_BYTES:
+                    message = await receive()
+                    n_bytes += len(message.get("body", b""))
+                    more = message.get("more_body", False)
 
 
 class RequestBuffer:
-    """A body being read, and how many of its bytes count toward the memory of large bodies."""
+    """A body being read: its data, whether it is complete, and how much of it counts toward large bodies."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.counted = 0
+        self.complete = False
 
     def replay(self, receive: Receive) -> Receive:
         """A `receive` that returns the body as one message, then further messages."""
@@ -220,7 +247,7 @@ def own_path(scope: Scope) -> str:
     """The path of a request, without the proxy's prefix."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
-    return path.removeprefix(root) if root and path.startswith(root + "/") else path
+    return path.removeprefix(root) if path == root or path.startswith(root + "/") else path
 
 
 def known_path(scope: Scope, paths: Collection[str]) -> str:

@@ -12,7 +12,8 @@ from dragoman.text.languages.codes import TO_TWO_LETTERS
 from dragoman.text.languages.detection import Detected, detect_languages
 
 AUTO: Final = "auto"
-SHORT_TEXT: Final = 40  # characters; shorter texts of a list are detected together
+SHORT_TEXT: Final = 40  # characters; texts of a list up to this length are detected together
+MIN_CONFIDENCE: Final = 0.6  # for another model than the preferred one
 
 Models = Mapping[str, ServedModel]
 
@@ -26,10 +27,11 @@ class ServedPair(NamedTuple):
 
 
 class ModelChoice(NamedTuple):
-    """The model for a text, the target language if the model has several, and the detected source language."""
+    """The model for a text, the target language if the model has several, and the source language if it is known."""
 
     model: str
     to: str | None
+    source: str = ""
     detected: Detected | None = None
 
 
@@ -49,7 +51,7 @@ def choose_model(models: Models, source: str, target: str) -> ModelChoice:
     pair = next(matching_pairs(models, source, target), None)
     if pair is None:
         raise no_model_error(models, source, target)
-    return to_choice(pair)
+    return to_choice(pair, source)
 
 
 def choose_models(models: Models, texts: Sequence[str], target: str) -> list[ModelChoice]:
@@ -57,7 +59,7 @@ def choose_models(models: Models, texts: Sequence[str], target: str) -> list[Mod
     pairs = list(matching_pairs(models, None, target))
     if not pairs:
         raise no_model_error(models, AUTO, target)
-    together = detect_source(models, pairs, "\n".join(texts))
+    together = detect_source(models, pairs, "\n".join(text for text in texts if len(text) <= SHORT_TEXT))
     return [detect_source(models, pairs, text) if len(text) > SHORT_TEXT else together for text in texts]
 
 
@@ -68,9 +70,32 @@ def detect_source(models: Models, pairs: Sequence[ServedPair], text: str) -> Mod
     ranked = detect_languages(text, languages)
     detected = next((one for one in ranked if one.language in by_source or None in by_source), None)
     if detected is None:  # the detector knows none of them
-        return to_choice(pairs[0], Detected(pairs[0].source or AUTO, 0.0))
+        return to_choice(pairs[0], "", Detected(pairs[0].source or AUTO, 0.0))
     pair = by_source[detected.language if detected.language in by_source else None]
-    return to_choice(pair, detected)
+    return to_choice(pair, detected.language, detected)
+
+
+def choose_for_text(models: Models, preferred: ModelChoice, text: str) -> ModelChoice:
+    """The preferred model, or one that fits the language of a text better, with the same target if possible."""
+    pairs = served_pairs(models)
+    own = [pair for pair in pairs if pair.model.name == preferred.model and preferred.to in (None, pair.target)]
+    ranked = detect_languages(text, served_languages(models)) if pairs else []
+    detected = next((one for one in ranked if any(one.language == pair.source for pair in pairs)), None)
+    if detected is None or detected.confidence < MIN_CONFIDENCE:
+        return preferred
+    if any(pair.source in (None, detected.language) for pair in own):
+        return preferred._replace(source=detected.language)
+    fitting = [pair for pair in pairs if pair.source == detected.language]
+    targets = {pair.target for pair in own}
+    return to_choice(next((pair for pair in fitting if pair.target in targets), fitting[0]), detected.language)
+
+
+def target_code(models: Models, target: str) -> str:
+    """The code of a target language that the models have; reject a language that no model translates into."""
+    pair = next(matching_pairs(models, None, target), None)
+    if pair is None:
+        raise no_model_error(models, AUTO, target)
+    return pair.target
 
 
 def matching_pairs(models: Models, source: str | None, target: str) -> Iterator[ServedPair]:
@@ -100,9 +125,10 @@ def language_and_script(code: str) -> tuple[str, ...]:
     return (language, *(script for script in scripts if (language, script) != ("zh", "hans")))
 
 
-def to_choice(pair: ServedPair, detected: Detected | None = None) -> ModelChoice:
-    """Convert a pair to a choice; only a model with several target languages needs `to`."""
-    return ModelChoice(pair.model.name, pair.target if pair.model.targets else None, detected)
+def to_choice(pair: ServedPair, source: str, detected: Detected | None = None) -> ModelChoice:
+    """Convert a pair to a choice; `source` is for a model that accepts any. Only some models need `to`."""
+    to = pair.target if pair.model.targets else None
+    return ModelChoice(pair.model.name, to, pair.source or source, detected)
 
 
 def no_model_error(models: Models, source: str, target: str) -> RequestError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dragoman.errors import DragomanError
@@ -13,17 +13,20 @@ from dragoman.serve.service import Service
 
 
 class Reloader:
-    """Reload models whose manifest has changed, in a thread; keep the old model if loading fails."""
+    """Reload models whose manifests have changed, in a thread; keep the old model if loading fails.
+
+    A model has one directory; an adapter has that of its base too.
+    """
 
     def __init__(
         self,
         service: Service,
-        directories: Mapping[str, Path],
-        load: Callable[[str, Path], ServedModel],
+        directories: Mapping[str, Sequence[Path]],
+        load: Callable[[str], ServedModel],
         note: Callable[[str], None],
     ) -> None:
         self.service, self.directories, self.load, self.note = service, directories, load, note
-        self.loaded = {name: manifest_content(directory) for name, directory in directories.items()}
+        self.loaded = {name: manifests(directories[name]) for name in directories if name in service.models}
         self.lock = threading.Lock()
 
     def start(self) -> None:
@@ -33,19 +36,25 @@ class Reloader:
     def run(self) -> None:
         """Load each model that has changed; one call at a time."""
         with self.lock:
-            for name, directory in self.directories.items():
-                manifest = manifest_content(directory)
-                if manifest is not None and manifest == self.loaded[name]:
+            for name, directories in self.directories.items():
+                found = manifests(directories)
+                if None not in found and found == self.loaded.get(name):
                     self.note(f"{name}: unchanged")
                     continue
                 try:
-                    model = self.load(name, directory)
+                    model = self.load(name)
                 except (DragomanError, OSError, MemoryError, RuntimeError) as error:
-                    self.note(f"{name}: cannot reload: {error}; still serving the model loaded before")
+                    state = "still serving the model loaded before" if name in self.loaded else "it is not served"
+                    self.note(f"{name}: cannot reload: {error}; {state}")
                     continue
-                self.loaded[name] = manifest
+                self.loaded[name] = found
                 self.service.replace_model(model)
                 self.note(f"{name}: reloaded; {model.engine}")
+
+
+def manifests(directories: Sequence[Path]) -> list[bytes | None]:
+    """The content of the manifest of each directory."""
+    return [manifest_content(directory) for directory in directories]
 
 
 def manifest_content(directory: Path) -> bytes | None:

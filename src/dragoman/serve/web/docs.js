@@ -51,11 +51,13 @@ function section(method, path, operation, all) {
   const node = element("section"), head = element("h2");
   head.append(element("b", method.toUpperCase()), path);
   node.append(head, element("p", operation.description || operation.summary || ""));
-  const parameters = operation.parameters || [];
-  if (parameters.length) node.append(element("h3", "Query parameters"), fields({
-    properties: Object.fromEntries(parameters.map(one => [one.name, { ...one.schema, description: one.description }])),
-    required: parameters.filter(one => one.required).map(one => one.name),
-  }, all));
+  for (const [place, title] of [["path", "Path parameters"], ["query", "Query parameters"]]) {
+    const parameters = (operation.parameters || []).filter(one => one.in === place);
+    if (parameters.length) node.append(element("h3", title), fields({
+      properties: Object.fromEntries(parameters.map(one => [one.name, { ...one.schema, description: one.description }])),
+      required: parameters.filter(one => one.required).map(one => one.name),
+    }, all));
+  }
   const content = operation.requestBody && operation.requestBody.content, body = content && resolved(Object.values(content)[0].schema, all);
   if (body) {
     node.append(element("h3", `Request body: ${Object.keys(content).join(" or ")}`), fields(body, all));

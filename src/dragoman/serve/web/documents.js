@@ -38,9 +38,9 @@ async function translateDocument() {
   try {
     if (!current.models) await loadModels();
     if (file.size > current.models.max_bytes) return setDocumentState("error", strings.largeFile(figure.format(file.size), figure.format(current.models.max_bytes)));
-    if (current.detect && file.type.startsWith("text/")) await detectModel((await file.text()).replace(/<[^>]*>/g, " "), control.signal);
     const query = new URLSearchParams({ name: file.name, model: current.model, report: "review", progress: true });
     if (current.to) query.set("to", current.to);
+    if (current.detect) query.set("detect", true);
     const response = await fetch(`v1/documents?${query}`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file, signal: control.signal });
     if (!response.ok) await parseResponse(response);
     for await (const line of readLines(response)) {
@@ -73,10 +73,11 @@ function showDocument(answer) {
   byId("download").href = opened.url;
   byId("download").download = answer.name;
   byId("download").textContent = strings.download(answer.name);
-  const { segments, translated, review } = answer.report;
+  const { segments, translated, review } = answer.report, summary = strings.summary(figure.format(translated), figure.format(segments), figure.format(review.length));
+  const used = current.choices.find(one => one.name === answer.model && (one.to || null) === answer.to);
   byId("only-review").checked = false;
   byId("only-review-choice").hidden = !review.length;
-  setDocumentState("done", strings.summary(figure.format(translated), figure.format(segments), figure.format(review.length)));
+  setDocumentState("done", current.detect && used ? `${modelLabel(used)} · ${summary}` : summary);
   showSegments();
 }
 

@@ -81,7 +81,7 @@ class WorkerPool:
         """Run a worker until it ends; return the delay until the next attempt, given that of the last one."""
         if self.closing.is_set():
             worker.end()
-        worker.start(number, **self.first_frame)
+        worker.start(number, replacement=self.started, **self.first_frame)
         ending = await self.run(worker)
         del self.workers[number]
         if self.closing.is_set():

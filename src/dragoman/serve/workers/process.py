@@ -78,7 +78,7 @@ class WorkerEnd:
         options = ServerOptions.from_json(fields["options"])
         if options.threads is None:
             options = replace(options, threads=max(1, default_threads() // fields["workers"]))
-        service = await asyncio.to_thread(options.create_service)
+        service = await asyncio.to_thread(options.create_service, self.note if fields["replacement"] else None)
         app, paths = create_api(service, FileStore(1), self.keep_file)
         self.service, self.reloader = service, options.create_reloader(service, self.note)
         self.runner = RequestRunner(self.channel, app, Access(tokens=fields["tokens"]))

@@ -30,6 +30,7 @@ class PoolServer(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers; then listen, unless a signal has arrived."""
+        self.handle_hangup()
         await self.pool.start(lambda: self.should_exit)
         if not self.should_exit:
             tune_interpreter()

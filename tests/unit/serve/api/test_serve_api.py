@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections import Counter
@@ -87,10 +88,11 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
         ('{"text": "a", "beam": 2, "n_best": 3}', 422, "out_of_range", "n_best=3"),
         ('{"text": "a", "min_length": 5, "max_length": 2}', 422, "out_of_range", "max_length=2"),
         ('{"text": "a", "require": [3]}', 422, "wrong_type", "require must be a list of strings or lists of strings"),
-        ('{"text": "a", "terms": []}', 422, "wrong_type", "terms must be an object"),
+        ('{"text": "a", "terms": []}', 422, "wrong_type", "terms must be a JSON object; got list []"),
+        ('{"text": "a", "terms": {"one": 1}}', 422, "wrong_type", "terms['one'] must be a string or a list of strings"),
         ('{"text": "a", "sampling": {"top_p": 0}}', 422, "out_of_range", "sampling.top_p must be a number, over 0"),
         ('{"text": "a", "sampling": {"topp": 1}}', 422, "unknown_field", "'topp' in sampling; did you mean 'top_p'?"),
-        ('{"text": "a", "sampling": 3}', 422, "wrong_type", "sampling must be an object; got int 3"),
+        ('{"text": "a", "sampling": 3}', 422, "wrong_type", "sampling must be a JSON object; got int 3"),
         ('{"text": "a\\ud800"}', 422, "invalid_character", "U+D800 at character 1"),
         (f'{{"text": "{"x" * 5001}"}}', 413, "too_large", "5,001 characters; this server accepts 5,000"),
         (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "wrong_type", "text must be a string"),
@@ -131,7 +133,17 @@ def test_exceptions_keep_their_code(error: Exception, status: int, code: str) ->
     assert "secret" not in str(found)
 
 
-@pytest.mark.parametrize("body", [b"[" * 60_000, b"\xff\xfe{}", b'{"text": ' + b"1" * 5000 + b"}"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 60_000,
+        b"\xff\xfe{}",
+        *('{"text": "a", "q": "a"}'.encode(encoding) for encoding in ("utf-16", "utf-16-le", "utf-32")),
+        json.dumps({"text": [""] * 10_000}).encode("utf-16"),
+        b'{"text": ' + b"1" * 5000 + b"}",
+    ],
+    ids=["deep", "a mark alone", "utf-16", "utf-16 without a mark", "utf-32", "a large one in utf-16", "a long number"],
+)
 def test_bodies_that_no_parser_takes(client: TestClient, body: bytes) -> None:
     answer = client.post("/v1/translate", content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
@@ -299,9 +311,12 @@ def test_under_a_prefix_whether_the_proxy_strips_it_or_not() -> None:
         for path in ("/health", "/mt/health", "/mt/", "/mt/web/page.js"):
             assert client.get(path).status_code == 200
         assert client.get("/mt/openapi.json").json()["servers"] == [{"url": "/mt"}]
+        for path in ("/docs/", "/mt/docs/", "/mt"):
+            answer = client.get(path, follow_redirects=False)
+            assert answer.headers["location"] == f"http://testserver/mt/{'docs' if 'docs' in path else ''}"
         assert client.post("/mt/v1/translate", json={"text": "a"}).json()["translations"][0]["text"] == "A"
     service.close()
-    assert told == ["/health", "/health", "/", "/web/page.js", "/openapi.json", "/v1/translate"]
+    assert told == ["/health", "/health", "/", "/web/page.js", "/openapi.json", *["other"] * 3, "/v1/translate"]
 
 
 def test_pages_answer_head(client: TestClient) -> None:

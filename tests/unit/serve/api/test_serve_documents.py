@@ -19,6 +19,7 @@ from dragoman.documents.detect import read_document
 from dragoman.documents.files import translate_bytes
 from dragoman.documents.segment import ReadOptions, Segment
 from dragoman.documents.translate import translate_segments
+from dragoman.errors import DocumentError
 from dragoman.serve.api.documents import progress_lines
 from dragoman.serve.documents import DocumentWork, cut_text, file_name, read_sent_document, translated_name
 from dragoman.serve.errors import RequestError
@@ -33,6 +34,7 @@ from word_by_word import Aligned, WordByWord, backward
 
 OFFICE = Path(__file__).parents[3] / "fixtures" / "documents" / "office"
 PAGE = "<h1>one two</h1>\n<p>one <b>two</b> three</p>"
+TAGS = "<b/>" * 250_001
 BACKWARD = "<h1>TWO ONE</h1>\n<p>THREE <b>TWO</b> ONE</p>"
 
 
@@ -167,12 +169,12 @@ def test_a_real_model_translates_as_the_command_does(real: TestClient, directory
     assert json.loads(answer.headers["dragoman-report"])["translated"] == report.translated
 
 
-def bomb(content: bytes) -> bytes:
+def bomb(content: bytes, part: str = "word/document.xml") -> bytes:
     """A small archive that is large when it is unpacked."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("word/document.xml", content)
+        archive.writestr("[Content_Types].xml", "<Types/>", zipfile.ZIP_STORED)
+        archive.writestr(part, content)
     return file.getvalue()
 
 
@@ -209,10 +211,32 @@ def test_documents_that_take_long_to_read_are_rejected(name: str, unit: bytes) -
     assert caught.value.code == "too_large"
 
 
-def test_archives_with_too_many_tags_are_rejected() -> None:
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("word/document.xml", TAGS.encode()),
+        ("word/document.dat", b" text " + TAGS.encode()),
+        ("word/document", TAGS.encode("utf-16")),
+    ],
+    ids=["xml", "another name", "utf-16"],
+)
+def test_archives_with_too_many_tags_are_rejected_whatever_their_parts_are_called(part: str, content: bytes) -> None:
     with pytest.raises(RequestError) as caught:
-        read_sent_document(bomb(b"<b/>" * 250_001), "a.docx", None, ReadOptions(), Limits())
+        read_sent_document(bomb(content, part), "a.docx", None, ReadOptions(), Limits())
     assert caught.value.code == "too_large"
+
+
+def test_tags_are_counted_after_a_damaged_part() -> None:
+    data = bomb(TAGS.encode()).replace(b"<Types/>", b"<Tipes/>")  # which no longer has its checksum
+    with pytest.raises(RequestError) as caught:
+        read_sent_document(data, "a.docx", None, ReadOptions(), Limits())
+    assert caught.value.code == "too_large"
+
+
+def test_bytes_of_pictures_are_not_tags() -> None:
+    picture = b"\x89PNG" + b"<" * 250_001
+    with pytest.raises(DocumentError, match="main part"):
+        read_sent_document(bomb(picture, "word/picture.png"), "a.docx", None, ReadOptions(), Limits())
 
 
 def test_costs_are_estimated_before_anything_is_translated() -> None:
@@ -238,7 +262,7 @@ def test_the_deadline(params: dict[str, str]) -> None:
 def test_the_description_is_true(documents: TestClient) -> None:
     operation = documents.get("/openapi.json").json()["paths"]["/v1/documents"]["post"]
     assert {one["name"] for one in operation["parameters"]} == {
-        *("name", "format", "model", "to", "beam", "terms", "retranslate", "report", "progress")
+        *("name", "format", "model", "to", "detect", "beam", "terms", "retranslate", "report", "progress")
     }
     assert set(operation["requestBody"]["content"]) == {"application/octet-stream"}
     reply = operation["responses"]["200"]

@@ -10,42 +10,18 @@ from typing import Any
 from urllib import parse, request
 
 import pytest
-from fake_translator import FakeTranslator, client_of
+from fake_translator import client_of, pairs_service
 from starlette.testclient import TestClient
 
 from dragoman.documents.files import translate_bytes
 from dragoman.serve.app import create_app
 from dragoman.serve.http.access import Access
-from dragoman.serve.limits import Limits
-from dragoman.serve.models.served_model import ServedModel
-from dragoman.serve.service import Service
 from dragoman.text.languages import detection
 from dragoman.translation.translator import Translator
-from serving import WHOLE_LINES, served
+from serving import served
 
 GERMAN = "Das alte Haus auf dem Hügel wurde letztes Jahr verkauft."
 ENGLISH = "The old house on the hill was sold last year."
-
-
-class Named(FakeTranslator):
-    """Writes its name before what it translates."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def translation(self, text: str, settings: dict[str, Any]) -> Any:
-        return super().translation(f"{self.name} {text}", settings)
-
-
-def pairs_service(*pairs: str, **limits: Any) -> Service:
-    """A model for each pair such as en-de; one without a hyphen has unknown languages."""
-    models = {}
-    for name in pairs:
-        source, _, target = name.partition("-")
-        languages = (source, target) if target else None
-        models[name] = ServedModel(name, Named(name), WHOLE_LINES, "a fake", languages)
-    return Service(models, Limits(**limits))
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +77,12 @@ def test_the_source_language_is_detected(pairs: TestClient) -> None:
     assert len(answer["translatedText"]) == 3
 
 
+def test_a_long_text_does_not_decide_the_language_of_short_ones(pairs: TestClient) -> None:
+    texts = [GERMAN * 20, "The weather is nice.", "Good morning, my friend"]
+    found = pairs.post("/translate", json={"q": texts, "source": "auto", "target": "fr"}).json()
+    assert [one["language"] for one in found["detectedLanguage"]] == ["de", "en", "en"]
+
+
 def test_detect(pairs: TestClient, client: TestClient) -> None:
     for sent in ({"json": {"q": GERMAN, "api_key": "x"}}, {"data": {"q": GERMAN}}):
         best, *others = pairs.post("/detect", **sent).json()  # type: ignore[arg-type]
@@ -149,7 +131,13 @@ def test_without_detection_everything_else_works(pairs: TestClient) -> None:
 def test_errors_are_as_clients_expect(client: TestClient, body: Any, part: str) -> None:
     answer = client.post("/translate", json=body)
     assert answer.status_code == 400 and part in answer.json()["error"]
-    assert client.post("/translate", content=b"\xff").status_code == 400
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"{"])
+def test_broken_json_is_answered_with_the_field_that_is_needed(client: TestClient, content: bytes) -> None:
+    for path in ("/translate", "/detect"):
+        answer = client.post(path, content=content)
+        assert answer.status_code == 400 and '{"q": ' in answer.json()["error"]
 
 
 def test_html_keeps_its_markup(pairs: TestClient) -> None:
@@ -234,6 +222,30 @@ def test_errors_have_the_same_form_before_the_body_is_read(client: TestClient) -
     answer = client.get("/translate")
     assert answer.status_code == 405
     assert answer.json() == {"error": "this path does not support GET; see /docs for the API"}
+
+
+def test_a_repeated_field_of_a_form_is_a_list(client: TestClient) -> None:
+    texts = [("q", (None, "a")), ("q", (None, "b"))]
+    assert client.post("/translate", files=texts).json() == {"translatedText": ["A", "B"]}  # type: ignore[arg-type]
+    assert client.post("/translate", data={"q": ["a", "b"]}).json() == {"translatedText": ["A", "B"]}
+    answer = client.post("/detect", files=texts)  # type: ignore[arg-type]
+    assert answer.status_code == 400 and "q must be a string" in answer.json()["error"]
+
+
+def test_several_files_are_rejected(pairs: TestClient) -> None:
+    files = [("file", ("a.txt", b"a")), ("file", ("b.txt", b"b"))]
+    answer = pairs.post("/translate_file", files=files)
+    assert answer.status_code == 400 and "one file" in answer.json()["error"]
+
+
+def test_media_types_have_no_case(client: TestClient) -> None:
+    part = 'Content-Disposition: form-data; name="q"\r\n\r\na'
+    for kind, body in (
+        ("Multipart/Form-Data; boundary=aB", f"--aB\r\n{part}\r\n--aB--\r\n"),
+        ("Application/X-WWW-Form-URLEncoded", "q=a"),
+        ("APPLICATION/JSON", '{"q": "a"}'),
+    ):
+        assert client.post("/translate", content=body, headers={"Content-Type": kind}).json() == {"translatedText": "A"}
 
 
 def test_forms_are_utf8(client: TestClient) -> None:

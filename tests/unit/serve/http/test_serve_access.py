@@ -9,8 +9,11 @@ import pytest
 from fake_translator import fake_service
 from starlette.testclient import TestClient
 
+from command_line import leave
+from dragoman.errors import SearchError
 from dragoman.serve.app import create_app
-from dragoman.serve.http.access import Access
+from dragoman.serve.http.access import Access, api_tokens
+from raising import raises
 
 
 def client_with(access: Access) -> Iterator[TestClient]:
@@ -78,16 +81,15 @@ def test_the_token_opens_everything(guarded: TestClient, given: str) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Bearer", "Basic !", basic("wrong"), "right", "Digest right"])
-def test_without_the_token_only_probes_are_answered(guarded: TestClient, given: str | None) -> None:
+def test_without_the_token_only_open_paths_are_answered(guarded: TestClient, given: str | None) -> None:
     headers = {} if given is None else {"Authorization": given}
     for path in ("/", "/v1/models", "/metrics", "/openapi.json", "/nowhere"):
         answer = guarded.get(path, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
         assert answer.headers["WWW-Authenticate"].startswith("Basic ")  # so that browsers ask for it
     assert guarded.post("/v1/translate", json={"text": "a"}, headers=headers).status_code == 401
-    assert (
-        guarded.get("/health", headers=headers).status_code == guarded.get("/ready", headers=headers).status_code == 200
-    )
+    for path in ("/health", "/ready", "/languages", "/frontend/settings"):
+        assert guarded.get(path, headers=headers).status_code == 200
 
 
 def test_libretranslate_clients_send_the_token_in_the_body(guarded: TestClient) -> None:
@@ -97,7 +99,36 @@ def test_libretranslate_clients_send_the_token_in_the_body(guarded: TestClient) 
     for key in ("wrong", "", None, 3, ["right"]):
         assert guarded.post("/translate", json={"q": "a", "api_key": key}).status_code == 401
     assert guarded.post("/translate", json={"q": "a"}).status_code == 401
-    assert guarded.get("/frontend/settings", headers={"Authorization": "Bearer right"}).status_code == 200
+    assert guarded.get("/languages").status_code == 200  # where they send none
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "tokens"),
+    [
+        ([], {}, ()),
+        (["a", "b"], {}, ("a", "b")),
+        ([], {"DRAGOMAN_API_TOKEN": "two words\n"}, ("two words",)),
+        (["a"], {"DRAGOMAN_API_TOKEN": "b"}, ("a",)),
+    ],
+)
+def test_tokens_come_from_the_command_line_or_are_one_in_the_environment(
+    given: list[str], environment: dict[str, str], tokens: tuple[str, ...]
+) -> None:
+    assert api_tokens(given, environment) == tokens
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+def test_a_blank_token_is_an_error_and_no_open_server(
+    blank: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given, environment in (([blank], {}), (["a", blank], {}), ([], {"DRAGOMAN_API_TOKEN": blank})):
+        with raises(SearchError, "missing_option", "blank"):
+            api_tokens(given, environment)
+    code, out, err = leave(capsys, "serve", "m", "--api-token", blank)
+    assert (code, out) == (2, "") and "--api-token" in err
+    monkeypatch.setenv("DRAGOMAN_API_TOKEN", blank)
+    code, out, err = leave(capsys, "serve", "m")
+    assert (code, out) == (2, "") and "DRAGOMAN_API_TOKEN" in err
 
 
 def test_a_client_is_an_address_or_one_of_several_tokens() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from fake_translator import fake_service
 from starlette.types import Message, Receive, Scope, Send
 
+from dragoman.serve.http import middleware as module
 from dragoman.serve.http.middleware import DEADLINE, Middleware
 from dragoman.serve.limits import SMALL_BODY_BYTES, Limits
 from dragoman.serve.metrics import ServerMetrics
+from serving import served
 
 LIMITS = Limits(max_characters=1000, max_queue=2, timeout=30)
 
@@ -38,6 +42,7 @@ class Client:
     ) -> None:
         headers = [] if length is None else [(b"content-length", str(length).encode())]
         self.middleware, self.read = middleware, 0
+        self.read_before = 0  # how much of the body was read before the answer
         self.scope: Scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "root_path": ""}
         self.scope["client"] = (address, 4711) if address else None
         self.incoming: list[Message] = [
@@ -53,6 +58,8 @@ class Client:
         return self.incoming[self.read - 1]
 
     async def send(self, message: Message) -> None:
+        if not self.answered:
+            self.read_before = self.read
         self.answered.append(message)
 
     async def ask(self) -> Client:
@@ -89,8 +96,8 @@ def test_a_body_in_parts_arrives_whole_and_the_answer_has_the_headers() -> None:
 
 
 def test_a_body_that_says_it_is_too_long_is_refused_unread() -> None:
-    client = ask(Client(middleware(), b"never read", length=LIMITS.max_bytes + 1))
-    assert (client.status, client.read) == (413, 0)
+    client = ask(Client(middleware(), b"dropped", length=LIMITS.max_bytes + 1))
+    assert (client.status, client.read_before) == (413, 0)
     assert client.error["code"] == "too_large"
     assert "1,000 characters per request" in client.error["message"]
     assert client.headers[b"connection"] == b"close"
@@ -99,7 +106,32 @@ def test_a_body_that_says_it_is_too_long_is_refused_unread() -> None:
 def test_a_body_that_turns_out_too_long_is_refused_while_it_is_read() -> None:
     chunk = b"x" * (LIMITS.max_bytes // 2)
     client = ask(Client(middleware(), chunk, chunk, chunk, chunk))
-    assert (client.status, client.read) == (413, 3)
+    assert (client.status, client.read_before, client.read) == (413, 3, 4)
+    assert [message.get("more_body", False) for message in client.answered] == [False, True, False]
+
+
+def test_the_rest_of_a_refused_body_is_dropped_for_a_bounded_time() -> None:
+    client = Client(middleware(drain_seconds=0.01), b"a", b"b", b"c", length=LIMITS.max_bytes + 1)
+    client.incoming[-1]["more_body"] = True  # and nothing more
+    assert (ask(client).status, client.read) == (413, 3)
+    assert not client.answered[-1]["more_body"]
+
+
+def test_the_rest_of_a_refused_body_is_dropped_up_to_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DRAIN_BYTES", 10)
+    client = Client(middleware(), *[b"12345"] * 5, length=LIMITS.max_bytes + 1)
+    assert (ask(client).status, client.read) == (413, 2)
+
+
+def test_a_client_that_sends_too_much_gets_the_reply() -> None:
+    body = bytes(13_000_000)
+    assert len(body) > Limits().max_bytes
+    with served(fake_service()) as address:
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
+        connection.request("POST", "/v1/translate", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["error"]["code"]) == (413, "too_large")
+        connection.close()
 
 
 def test_a_body_of_the_longest_text_is_let_in_however_it_is_escaped() -> None:
@@ -144,9 +176,9 @@ def test_one_client_cannot_take_all_places() -> None:
 
 
 def test_a_body_of_two_lengths_is_rejected() -> None:
-    client = Client(middleware(), b"never read", length=10)
+    client = Client(middleware(), b"dropped", length=10)
     client.scope["headers"].append((b"transfer-encoding", b"chunked"))
-    assert (ask(client).status, client.read, client.error["code"]) == (400, 0, "conflicting_headers")
+    assert (ask(client).status, client.read_before, client.error["code"]) == (400, 0, "conflicting_headers")
 
 
 def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
@@ -171,14 +203,14 @@ def test_more_requests_than_places_are_turned_away_before_they_are_read() -> Non
         tasks = [asyncio.create_task(Client(here, b"a").ask()) for _ in range(2)]
         await inside.acquire()
         await inside.acquire()
-        refused = await Client(here, b"never read").ask()
+        refused = await Client(here, b"dropped").ask()
         leave.set()
         first = [client.status for client in await asyncio.gather(*tasks)]
         assert here.open_requests == 0
         return first, refused, await Client(here, b"a").ask()
 
     first, refused, later = asyncio.run(scene())
-    assert (first, refused.status, refused.read, later.status) == ([200, 200], 429, 0, 200)
+    assert (first, refused.status, refused.read_before, later.status) == ([200, 200], 429, 0, 200)
     assert refused.headers[b"retry-after"] == b"1"
     assert refused.error["code"] == "too_many_requests"
 

@@ -77,9 +77,14 @@ def test_terms_of_the_server_and_of_the_request_are_required() -> None:
         required = translator.calls[-1]["terms"].targets
         assert required == {"one": ("eins",), "two": ("deux",), "three": ("drei", "trois")}
         many = json.dumps({str(i): "x" for i in range(1001)})
-        for wrong, status in (("two", 422), ('{"two": 3}', 422), ("[]", 422), (many, 413)):
+        for wrong, status, part in (
+            ("two", 422, "terms is not JSON"),
+            ('{"two": 3}', 422, "terms['two'] must be a string or a list of strings; got int 3"),
+            ("[]", 422, "terms must be a JSON object; got list []"),
+            (many, 413, "1,001 terms"),
+        ):
             answer = client.post("/v1/documents", params={"format": "text", "terms": wrong}, content=b"x")
-            assert answer.status_code == status
+            assert answer.status_code == status and part in answer.json()["error"]["message"]
 
 
 def test_requests_that_sample_have_no_terms_of_the_server() -> None:

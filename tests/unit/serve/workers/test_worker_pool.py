@@ -67,7 +67,7 @@ async def until(truth: Callable[[], bool]) -> None:
 
 
 def test_a_dead_worker_is_replaced_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_processes(monkeypatch)
+    fake_processes(monkeypatch, 'send(type="note", text="replacement: " + str(frame["replacement"])); ready()')
 
     async def test(workers: WorkerPool, notes: list[str]) -> None:
         await workers.start()
@@ -80,6 +80,7 @@ def test_a_dead_worker_is_replaced_and_the_others_stay(monkeypatch: pytest.Monke
         os.kill(first[2], signal.SIGKILL)
         await until(lambda: any("killed by SIGKILL" in text for text in notes))
         await until(lambda: len(workers.ready_workers) == 2)
+        assert [text for text in notes if "replacement" in text][2:] == ["worker 2: replacement: True"]
         assert workers.workers[1].process.pid == first[1]
         assert workers.workers[2].process.pid == spare  # which had been waiting for this
         assert workers.metrics.value("dragoman_worker_restarts_total", worker="2") == 1

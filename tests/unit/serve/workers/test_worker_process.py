@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
 
 from adapters import write_adapter
+from dragoman.errors import SearchError
 from dragoman.serve.limits import Limits
 from dragoman.serve.options import ServerOptions
 from dragoman.serve.workers.channel import Channel, Frame
 from dragoman.serve.workers.exchange import request_fields
 from dragoman.serve.workers.process import WorkerEnd
 from dragoman.translation.translator import Translator
+from raising import raises
+from tiny_model import write_tiny_model
 
 SCOPE: dict[str, Any] = {
     "method": "POST",
@@ -50,7 +54,7 @@ def test_a_worker_loads_translates_stores_files_and_reloads(directory: Path, tmp
         own, other = socket.socketpair()
         channel, worker = await Channel.open(own), WorkerEnd(await Channel.open(other))
         running = asyncio.ensure_future(worker.run())
-        channel.send("start", options=options.to_json(), workers=2, tokens=["secret"])
+        channel.send("start", options=options.to_json(), workers=2, tokens=["secret"], replacement=False)
         ready = await receive(channel)
         assert ready.fields["type"] == "ready"
         (name, engine, known), (other, *_) = ready.fields["models"]
@@ -99,7 +103,7 @@ def test_a_worker_reports_why_it_cannot_start(tmp_path: Path) -> None:
         own, other = socket.socketpair()
         channel, worker = await Channel.open(own), WorkerEnd(await Channel.open(other))
         running = asyncio.ensure_future(worker.run())
-        channel.send("start", options=options.to_json(), workers=1, tokens=[])
+        channel.send("start", options=options.to_json(), workers=1, tokens=[], replacement=False)
         frame = await receive(channel)
         channel.close()
         await running
@@ -108,6 +112,32 @@ def test_a_worker_reports_why_it_cannot_start(tmp_path: Path) -> None:
     frame = asyncio.run(run())
     assert frame.fields["type"] == "failed"
     assert "nothing" in frame.fields["message"]
+
+
+def test_an_adapter_whose_base_was_replaced_is_kept_and_a_new_worker_serves_the_rest(tmp_path: Path) -> None:
+    base, other = write_tiny_model(tmp_path / "base"), write_tiny_model(tmp_path / "other", seed=9)
+    options = ServerOptions({"en-de": base}, {"ad": (base, write_adapter(tmp_path / "ad", base))}, device="cpu")
+    notes: list[str] = []
+    service = options.create_service()
+    adapted, reloader = service.models["ad"], options.create_reloader(service, notes.append)
+    shutil.move(base, tmp_path / "old")
+    shutil.move(other, base)
+    reloader.run()
+    assert notes[0].startswith("en-de: reloaded")
+    assert notes[1].startswith("ad: cannot reload") and "use it with the model that it was trained on" in notes[1]
+    assert "still serving" in notes[1] and service.models["ad"] is adapted
+
+    with raises(SearchError, "adapter_mismatch"):
+        options.create_service()  # as the server starts
+    notes.clear()
+    service = options.create_service(notes.append)  # as a replaced worker does
+    assert list(service.models) == ["en-de"] and notes[0].startswith("ad: cannot be loaded")
+    options.create_reloader(service, notes.append).run()
+    assert notes[1] == "en-de: unchanged" and notes[2].endswith("it is not served")
+    shutil.move(base, other)
+    shutil.move(tmp_path / "old", base)
+    options.create_reloader(service, notes.append).run()
+    assert list(service.models) == ["en-de", "ad"] and notes[-1].startswith("ad: reloaded")
 
 
 def test_options_survive_their_way_to_a_worker() -> None:
