@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from dragoman.config import toml_value
 from dragoman.errors import DataError, missing_extra
 from dragoman.values import describe_value
 
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
-Changes = Mapping[str, object] | Sequence[str]
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -30,13 +28,6 @@ def as_paths(value: Paths) -> list[Path]:
 def as_texts(value: str | Sequence[str]) -> list[str]:
     """A list of texts; a single one is a list of one."""
     return [value] if isinstance(value, str) else list(value)
-
-
-def as_changes(changes: Changes) -> list[str]:
-    """Changes to a recipe as texts such as "model.dropout=0.3"."""
-    if isinstance(changes, Mapping):
-        return [f"{key}={toml_value(value)}" for key, value in changes.items()]
-    return [changes] if isinstance(changes, str) else list(changes)
 
 
 def names_missing_extra(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.api.arguments import Changes, PathLike, Paths, as_changes, as_paths, names_missing_extra
+from dragoman.api.arguments import PathLike, Paths, as_paths, names_missing_extra
 from dragoman.api.probes import add_probes, validation_pairs
 from dragoman.api.training import train
-from dragoman.config import Recipe, load_recipe
+from dragoman.config import Changes, Recipe, as_changes, load_recipe
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, validation_corpora
 from dragoman.progress import ConsoleReporter, Reporter
 from dragoman.search.types import Search

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.api.arguments import Changes, PathLike, Paths, as_changes, as_paths, names_missing_extra
+from dragoman.api.arguments import PathLike, Paths, as_paths, names_missing_extra
 from dragoman.api.probes import add_probes
-from dragoman.config import Recipe, load_recipe
+from dragoman.config import Changes, Recipe, as_changes, load_recipe
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
 from dragoman.training.reporting.metrics import TrainingResult

@@ -26,7 +26,7 @@ class RayWorkers(Workers):
 
     def __init__(self, cluster: RayCluster) -> None:
         super().__init__(cluster.workers)
-        self.cluster, self.ray = cluster, cluster.ray
+        self.ray = cluster.ray
 
     def map(self, work: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
         """work(*a) for each a of `arguments`, in order."""

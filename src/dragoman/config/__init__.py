@@ -3,12 +3,13 @@
 from dragoman.config.forecast import ForecasterRecipe, ForecastRecipe
 from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, preset_for, unused_keys
 from dragoman.config.recipe import Recipe, load_recipe
-from dragoman.config.sectioned import toml_value
+from dragoman.config.sectioned import Changes, as_changes, toml_value
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 
 __all__ = [
     "IN_ATTENTION",
     "PRESETS",
+    "Changes",
     "DataRecipe",
     "ForecastRecipe",
     "ForecasterRecipe",
@@ -16,6 +17,7 @@ __all__ = [
     "Recipe",
     "TextRecipe",
     "TrainRecipe",
+    "as_changes",
     "load_recipe",
     "preset_for",
     "toml_value",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
@@ -14,6 +14,7 @@ from dragoman.errors import RecipeError
 from dragoman.values import coerce, render_value, suggest
 
 S = TypeVar("S")
+Changes = Mapping[str, object] | Sequence[str]
 RENAMED_KEYS = {"train.optimiser": "train.optimizer"}  # keys of recipes written by earlier versions
 MAX_RECIPE_BYTES = 1 << 20
 IMPORTED_ONLY = ("output_bias", "norm_epsilon")  # keys that only imported models change
@@ -144,6 +145,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise RecipeError(f"{path} is not a recipe: its values are nested too deeply", code="not_a_recipe") from None
     except ValueError as error:  # not TOML, not UTF-8, too long, or a number of thousands of digits
         raise RecipeError(f"{path} is not valid TOML: {error}", code="not_a_recipe") from None
+
+
+def as_changes(changes: Changes) -> list[str]:
+    """Changes to a recipe as texts such as "model.dropout=0.3"."""
+    if isinstance(changes, Mapping):
+        return [f"{key}={toml_value(value)}" for key, value in changes.items()]
+    return [changes] if isinstance(changes, str) else list(changes)
 
 
 def apply_changes(table: dict[str, Any], changes: Iterable[str]) -> None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.arrays import Int64Array
+from dragoman.arrays import Int64Array, ranges
 from dragoman.data.batching import PackedShape
-from dragoman.data.shards import expand_ranges
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class FlatSentences:
     def reorder(self, order: Int64Array) -> FlatSentences:
         """The same sentences in another order."""
         lengths = self.lengths[order]
-        return FlatSentences(self.ids[expand_ranges((np.cumsum(self.lengths) - self.lengths)[order], lengths)], lengths)
+        return FlatSentences(self.ids[ranges((np.cumsum(self.lengths) - self.lengths)[order], lengths)], lengths)
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def fill_tensor(
     shape, starts = grid
     tensor = np.full(shape, filler, np.int64)
     flat = tensor.reshape(-1)
-    flat[expand_ranges(starts + (first is not None), sentences.lengths)] = sentences.ids
+    flat[ranges(starts + (first is not None), sentences.lengths)] = sentences.ids
     if first is not None:
         flat[starts] = first
     if last is not None:

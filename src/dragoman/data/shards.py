@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.arrays import Int64Array
+from dragoman.arrays import Int64Array, ranges
 from dragoman.errors import DataError
 
 
@@ -65,13 +65,7 @@ class Sentences:
         """The chosen sentences, concatenated, and the length of each; vectorized, because every batch uses it."""
         starts = self.offsets[indices]
         lengths = self.offsets[indices + 1] - starts
-        return self.ids[expand_ranges(starts, lengths)], lengths
-
-
-def expand_ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
-    """starts[0], starts[0] + 1, ... for lengths[0] numbers, then the same from starts[1], and so on."""
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+        return self.ids[ranges(starts, lengths)], lengths
 
 
 def map_file(path: Path, dtype: str) -> npt.NDArray[Any]:

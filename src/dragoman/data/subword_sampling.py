@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.arrays import Int64Array, Uint64Array
+from dragoman.arrays import Int64Array, Uint64Array, ranges
 from dragoman.data.batch import FlatSentences
 from dragoman.data.prepare.encoding import cached_tokenizer
 from dragoman.data.prepare.workers import Workers
-from dragoman.data.shards import Sentences, Split, expand_ranges
+from dragoman.data.shards import Sentences, Split
 from dragoman.randomness import GAMMA, mix64
 
 PROBE_SENTENCES = 512
@@ -55,7 +55,7 @@ class SubwordSampler:
                 fits[i] = True
         lengths = np.where(fits, drawn.lengths, plain.lengths)
         starts = np.where(fits, sentence_starts(drawn), len(drawn.ids) + sentence_starts(plain))
-        return FlatSentences(np.concatenate([drawn.ids, plain.ids])[expand_ranges(starts, lengths)], lengths)
+        return FlatSentences(np.concatenate([drawn.ids, plain.ids])[ranges(starts, lengths)], lengths)
 
     def close(self) -> None:
         """Stop the processes."""

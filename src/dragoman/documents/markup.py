@@ -24,8 +24,10 @@ OTHER: Final = re.compile(
 )
 ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 # void elements in strings of programs; not all of HTML's, because <link> and others enclose text in some programs
+Names = frozenset[str]
 STRING_VOID: Final = frozenset(["br", "hr", "img", "input", "wbr"])
 CODE_TAGS: Final = frozenset(["code", "kbd", "samp", "var", "tt", "pre"])  # in strings of programs
+FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML lacks
 CDATA: Final = "<![CDATA["
 
 
@@ -107,11 +109,21 @@ def attributes(tag: re.Match[str], lower: bool) -> Iterator[Attribute]:
         yield Attribute(name, html.unescape(tag.string[start:end]), start, end, quote)
 
 
+def names(words: str) -> Names:
+    """A set of names of elements or attributes."""
+    return frozenset(words.split())
+
+
 def escape_text(text: str) -> str:
     """Text between tags."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def escape_xml(text: str) -> str:
+    """Text between tags, without characters that XML does not have."""
+    return escape_text(FORBIDDEN.sub("", text))
+
+
 def escape_attribute(text: str) -> str:
     """The value of an attribute, in quotes of either kind."""
-    return escape_text(text).replace('"', "&quot;").replace("'", "&#39;")
+    return escape_xml(text).replace('"', "&quot;").replace("'", "&#39;")

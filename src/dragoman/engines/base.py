@@ -77,7 +77,7 @@ class Capabilities:
 
 
 def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | None:
-    """The first setting of a model that differs from the paper, ignoring position codes in `positions`."""
+    """The first setting of a model that differs from the paper, ignoring position codes in `position_codes`."""
     plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
     plain |= {"autoregression": "self_attention"}
     unusual = [name for name, value in plain.items() if getattr(recipe, name) != value]

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from dragoman.arrays import Int64Array
-from dragoman.config import ForecasterRecipe, toml_value
+from dragoman.config import Changes, ForecasterRecipe, as_changes, toml_value
 from dragoman.engines.select import check_device
 from dragoman.errors import DataError
 from dragoman.files import write_output
@@ -37,7 +37,6 @@ from dragoman.training.reporting.metrics import METRICS_FILE, MetricsLog, read_r
 from dragoman.values import plural
 
 PathLike = str | Path
-Changes = Mapping[str, object] | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def train(
     """
     ranks = join(None if device is None else torch.device(check_device(device)))
     report: Reporter = (reporter or ConsoleReporter(unit="values")) if ranks.first else SilentReporter()
-    given = [f"{key}={toml_value(v)}" for key, v in changes.items()] if isinstance(changes, Mapping) else [*changes]
+    given = as_changes(changes)
     for key, value in (("horizon", horizon), ("look_back", look_back)):
         given += [f"forecast.{key}={toml_value(value)}"] if value is not None else []
     series = read_series(

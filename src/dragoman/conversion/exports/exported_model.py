@@ -42,7 +42,7 @@ class ExportedModel:
 
 
 def read_exported(directory: Path) -> ExportedModel:
-    """Verify and read a model of standard layers; those of other models are checked before, by `check_supported`."""
+    """Verify and read a model of standard layers; those of other models are rejected before, by `export`."""
     verify_model(directory)
     recipe, info = read_recipe(directory), read_info(directory)
     weights = read_weights(directory)

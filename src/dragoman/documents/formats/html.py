@@ -10,16 +10,10 @@ from typing import Final
 from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.languages import NO_CHANGE, LanguageChange
-from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_text, scan
+from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_text, names, scan
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions, Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
-
-
-def names(words: str) -> frozenset[str]:
-    """A set of names of elements or attributes."""
-    return frozenset(words.split())
-
 
 INLINE: Final = names(
     "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q rb rp rt ruby s small span strike strong sub "

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import codecs
-import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from dragoman.documents.chunks import open_document
 from dragoman.documents.detect import detect, read_translations
 from dragoman.documents.formats.localization.xml_tree import DECLARED
-from dragoman.documents.markup import escape_attribute, escape_text
+from dragoman.documents.markup import escape_attribute, escape_xml
 from dragoman.documents.memory.index import normalize
 from dragoman.documents.memory.lookup import Memory, find_exact, is_tmx
 from dragoman.documents.segment import ReadOptions
 from dragoman.errors import DocumentError, OutputError
-from dragoman.files import sync, write_output
+from dragoman.files import write_output
 
+BLOCK_BYTES: Final = 1 << 20
 TAIL_BYTES: Final = 1 << 16  # the end of a memory, where </body> is
 HEAD: Final = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n<header creationtool="dragoman" '
@@ -51,10 +52,8 @@ def remember(memory: Path, files: Sequence[Path], source: str, target: str) -> i
 
 def read_pairs_of(path: Path, source: str, target: str) -> Sequence[tuple[str, str]]:
     """The pairs of a bilingual file, whose languages must be these."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DocumentError(f"cannot read {path}: {error.strerror}", code="file_unreadable") from None
+    with open_document(path) as file:
+        data = file.read()
     found = detect(data, str(path))
     if found is None or not found.bilingual:
         raise DocumentError(
@@ -86,24 +85,18 @@ def append(memory: Path, pairs: Sequence[tuple[str, str]], source: str, target: 
 
 
 def extend(path: Path, size: int, content: bytes) -> None:
-    """Write the first `size` bytes of a file and new content, beside it first; a large file is copied in blocks."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            shutil.copyfile(path, temporary)
-        with temporary.open("r+b" if path.exists() else "wb") as file:
-            file.truncate(size)
-            file.seek(size)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another file") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write the first `size` bytes of a file and new content; a large file is copied in blocks."""
+    write_output(path, chain(first_blocks(path, size), [content]))
+
+
+def first_blocks(path: Path, size: int) -> Iterator[bytes]:
+    """The first bytes of a file, which need not exist if there are none."""
+    if size:
+        with path.open("rb") as file:
+            while size:
+                block = file.read(min(size, BLOCK_BYTES))
+                size -= len(block)
+                yield block
 
 
 def tmx_encoding(path: Path) -> str:
@@ -120,6 +113,6 @@ def tmx_unit(one: str, other: str, source: str, target: str) -> str:
     """A unit of TMX."""
     texts = ((source, one), (target, other))
     variants = "".join(
-        f'<tuv xml:lang="{escape_attribute(code)}"><seg>{escape_text(text)}</seg></tuv>' for code, text in texts
+        f'<tuv xml:lang="{escape_attribute(code)}"><seg>{escape_xml(text)}</seg></tuv>' for code, text in texts
     )
     return f"<tu>{variants}</tu>\n"

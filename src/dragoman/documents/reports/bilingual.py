@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from dragoman.documents.markup import escape_attribute, escape_text
+from dragoman.documents.markup import escape_attribute, escape_xml
 from dragoman.documents.reports.report import Report
 from dragoman.documents.segment import Segment, Span, Target, render
 
@@ -31,7 +31,7 @@ def write_xliff(report: Report, name: str, source: str, target: str) -> str:
             unit.append(f'<target state="{state}">{with_elements(result.target)}</target>\n')
         if result.problem or result.flags or result.unmet:
             notes = [*([result.problem] if result.problem else []), *result.flags, *result.unmet]
-            unit.append(f"<note>{escape_text(', '.join(notes))}</note>\n")
+            unit.append(f"<note>{escape_xml(', '.join(notes))}</note>\n")
         units.append("".join([*unit, "</trans-unit>\n"]))
     return (
         f'{HEAD}<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n<file '
@@ -50,7 +50,7 @@ def write_tmx(report: Report, name: str, source: str, target: str) -> str:
             units.append(f"<tu>{variants}</tu>\n")
     return (
         f'{HEAD}<tmx version="1.4">\n<header creationtool="dragoman" creationtoolversion="1" segtype="paragraph" '
-        f'o-tmf="dragoman" adminlang="en" srclang="{source}" datatype="plaintext"><note>{escape_text(name)}</note>'
+        f'o-tmf="dragoman" adminlang="en" srclang="{source}" datatype="plaintext"><note>{escape_xml(name)}</note>'
         f"</header>\n<body>\n{''.join(units)}</body>\n</tmx>\n"
     )
 
@@ -79,8 +79,3 @@ def with_codes(content: Segment | Target) -> str:
 def equivalent(span: Span) -> str:
     """What a span stands for, as the value of an attribute."""
     return escape_attribute(escape_xml(span.open or span.name).replace("&lt;", "<").replace("&gt;", ">")[:200])
-
-
-def escape_xml(text: str) -> str:
-    """Text between tags, without characters that XML does not have."""
-    return escape_text("".join(c for c in text if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff")))

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.config import ModelRecipe
+from dragoman.config import IN_ATTENTION, ModelRecipe
 from dragoman.config.model import PositionCodeName
 from dragoman.errors import SearchError
 
@@ -91,7 +91,7 @@ def model_views(model: Any, length: int) -> list[PositionView]:
     if recipe.architecture == "recurrent":
         message = "a recurrent model has no position code to draw; use a transformer or a convolutional model"
         raise SearchError(message, code="no_positions")
-    if recipe.positions in ("relative", "rotary", "alibi"):
+    if recipe.positions in IN_ATTENTION:
         stacks = {"encoder": model.encoder, "decoder": model.decoder}
         functions = {
             f"{s} layer {i}": layer.attention.function for s, of in stacks.items() for i, layer in enumerate(of, 1)
@@ -118,7 +118,7 @@ def code_views(names: Iterable[PositionCodeName], recipe: ModelRecipe, length: i
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             make = parts(chosen)
-            if name in ("relative", "rotary", "alibi"):
+            if name in IN_ATTENTION:
                 views = [attention_view(chosen, make.encoder_attention().function, "", length)]
             else:
                 source = make.source_positions()

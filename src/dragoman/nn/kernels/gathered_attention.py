@@ -18,7 +18,7 @@ from torch import Tensor
 from dragoman.nn.attention.key_blocks import GPU_BLOCKS, KeyBlocks, key_blocks
 from dragoman.nn.attention.sees import Sparsity, scattered
 from dragoman.nn.dropout import hashed_mask
-from dragoman.nn.kernels.listed_attention import listed_attention, supported
+from dragoman.nn.kernels.listed_attention import _sparsity, listed_attention, supported
 
 CPU_SCORES: Final = 1 << 20  # of queries that see all positions, at once
 GPU_SCORES: Final = 1 << 24
@@ -266,10 +266,6 @@ def _(
     exact = _exact(q)
     tables = [q.new_zeros(0 if x is None else x.shape, dtype=exact) for x in rest[:2]]
     return _zeros(q), _zeros(k), _zeros(v), tables[0], tables[1]
-
-
-def _sparsity(radius: int, n_first: int, n_random: int, random_seed: int, causal: bool) -> Sparsity:
-    return Sparsity(radius, n_first, scattered(n_random, random_seed) if n_random else None, causal)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

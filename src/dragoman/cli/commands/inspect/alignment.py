@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from dragoman.cli.commands.inspect.arguments import (
-    PICTURE_SUFFIXES,
     check_line,
     check_suffix,
     load_translator,
@@ -18,6 +17,7 @@ from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, exampl
 from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
 from dragoman.cli.output import check_stdout
 from dragoman.errors import DragomanError
+from dragoman.inspect.pictures import PICTURE_SUFFIXES
 from dragoman.values import MAX_INT, plural
 
 

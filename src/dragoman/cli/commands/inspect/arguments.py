@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import note
 from dragoman.errors import DragomanError
+from dragoman.inspect.pictures import PICTURE_SUFFIXES
 from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.text import Tree
 
-PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 PAGE_SUFFIXES = (*PICTURE_SUFFIXES, ".html")
 
 

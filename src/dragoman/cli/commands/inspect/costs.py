@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from dragoman.cli import note
-from dragoman.cli.commands.inspect.arguments import PICTURE_SUFFIXES, check_suffix, note_warning
+from dragoman.cli.commands.inspect.arguments import check_suffix, note_warning
 from dragoman.cli.options import OUTPUT_FILE, examples
+from dragoman.inspect.pictures import PICTURE_SUFFIXES
 
 
 @click.command(

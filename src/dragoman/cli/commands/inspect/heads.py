@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note
-from dragoman.cli.commands.inspect.arguments import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix, note_warning
+from dragoman.cli.commands.inspect.arguments import PAGE_SUFFIXES, check_suffix, note_warning
 from dragoman.cli.input import check_readable
 from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples
 from dragoman.errors import DragomanError, OutputError
+from dragoman.inspect.pictures import PICTURE_SUFFIXES
 from dragoman.progress import ConsoleReporter
 from dragoman.values import plural
 

@@ -21,7 +21,7 @@ from dragoman.documents.formats.localization.xml_tree import (
     with_attributes,
 )
 from dragoman.documents.formats.strings.messages import message_text
-from dragoman.documents.markup import ENTITY, Token, escape_text
+from dragoman.documents.markup import ENTITY, Token, escape_xml
 from dragoman.documents.segment import ReadOptions, Segment, Target
 from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
@@ -215,7 +215,7 @@ def filled_marks(text: str, marks: Sequence[Element], target: Element | None) ->
 
 def source_message(content: str, key: str) -> SplicedText | None:
     """A source with ICU branches, in which inline elements are tags; None if it has no branches."""
-    return message_text(content, key, str if ENTITY.search(content) else escape_text)
+    return message_text(content, key, str if ENTITY.search(content) else escape_xml)
 
 
 def children_of(element: Element, name: str) -> list[Element]:

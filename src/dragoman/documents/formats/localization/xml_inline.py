@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from dragoman.documents.formats.localization.inline_tags import add_tagged_text
-from dragoman.documents.markup import CDATA, Token, escape_text, scan
+from dragoman.documents.markup import CDATA, Token, escape_xml, scan
 from dragoman.documents.segment import MAX_DEPTH, Segment, SegmentBuilder, Target, render
 from dragoman.documents.transfer.placeholders import PLACEHOLDER
 
@@ -45,10 +45,10 @@ def read_inline(content: str, classify: Classify, key: str, *, collapse: bool = 
         if index < done:
             continue
         if token.kind == "text":
-            add_tagged_text(builder, html.unescape(raw), escape_text)
+            add_tagged_text(builder, html.unescape(raw), escape_xml)
         elif token.kind == "other":
             if raw.startswith(CDATA):
-                add_tagged_text(builder, raw[len(CDATA) : -3], escape_text)
+                add_tagged_text(builder, raw[len(CDATA) : -3], escape_xml)
             else:
                 builder.add_point(raw)
         elif token.kind == "end":
@@ -154,4 +154,4 @@ def placeholder(*candidates: str | None) -> str:
 
 def render_xml(content: Segment | Target) -> str:
     """Text and spans as XML."""
-    return render(content, escape_text)
+    return render(content, escape_xml)

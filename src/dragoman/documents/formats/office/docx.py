@@ -10,7 +10,7 @@ from typing import Final
 from dragoman.documents.formats.office.archive import open_archive
 from dragoman.documents.formats.office.drawing import ALTERNATIVE_TEXTS, DRAWING_PARTS, with_drawing_languages
 from dragoman.documents.formats.office.package import ArchiveDocument, read_parts, rules_by_type
-from dragoman.documents.formats.office.rules import Role, Rules, names
+from dragoman.documents.formats.office.rules import Role, Rules
 from dragoman.documents.formats.office.tree import Element
 from dragoman.documents.languages import (
     LanguageChange,
@@ -21,6 +21,7 @@ from dragoman.documents.languages import (
     set_attribute,
     tag_edits,
 )
+from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 
 TRANSLATED_FIELDS: Final = names("HYPERLINK TOC INDEX")  # the results of others are generated: numbers, dates

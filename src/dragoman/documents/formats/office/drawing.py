@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.formats.office.package import PROPERTIES
-from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.languages import LanguageChange, attribute, element_edits, primary, set_attribute, tag_edits
+from dragoman.documents.markup import names
 
 ALTERNATIVE_TEXTS: Final = names("descr title")
 

@@ -13,7 +13,7 @@ from dragoman.documents.edits import Edit
 from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive
 from dragoman.documents.formats.office.package import read_parts
 from dragoman.documents.formats.office.part import read_part
-from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.tree import Element
 from dragoman.documents.formats.office.xlsx import LITERAL, KeptTexts, keep
 from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
@@ -26,6 +26,7 @@ from dragoman.documents.languages import (
     set_attribute,
     tag_edits,
 )
+from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions
 from dragoman.errors import DocumentError
 

@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 
 from dragoman.documents.formats.office.archive import Archive
 from dragoman.documents.formats.office.part import read_part
-from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.xml_events import decode_part, parse
+from dragoman.documents.markup import names
 from dragoman.documents.segment import Segment, Target
 from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError

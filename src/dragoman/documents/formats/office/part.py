@@ -8,10 +8,10 @@ from typing import Final
 
 from dragoman.documents.formats.office.items import Item, ItemReader, local, pair_ranges, trim
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.runs import FORBIDDEN, escape_xml, make_slot
+from dragoman.documents.formats.office.runs import make_slot
 from dragoman.documents.formats.office.tree import Element, TreeReader
 from dragoman.documents.formats.office.xml_events import decode_part
-from dragoman.documents.markup import TAG, attributes, escape_attribute
+from dragoman.documents.markup import TAG, attributes, escape_attribute, escape_xml
 from dragoman.documents.segment import MAX_DEPTH, Segment
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
@@ -102,4 +102,4 @@ def is_movable(items: Sequence[Item]) -> bool:
 
 def escape_value(text: str) -> str:
     """The value of an attribute, without characters that XML does not have."""
-    return escape_attribute(FORBIDDEN.sub("", text)).replace("\n", "&#10;")
+    return escape_attribute(text).replace("\n", "&#10;")

@@ -13,9 +13,10 @@ from dragoman.documents.formats.office.drawing import (
     with_drawing_languages,
 )
 from dragoman.documents.formats.office.package import ArchiveDocument, read_parts, rules_by_type
-from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.tree import Element
 from dragoman.documents.languages import LanguageChange
+from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 
 

@@ -9,15 +9,10 @@ from typing import Final, Literal
 
 from dragoman.documents.edits import Edit
 from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.markup import Names
 
 NOTHING: Final = re.compile(r"(?!)")
-Names = frozenset[str]
 Role = Literal["", "begin", "separate", "end", "start", "stop"]  # of two ends of a field, and of a range
-
-
-def names(words: str) -> Names:
-    """A set of names of elements or attributes."""
-    return frozenset(words.split())
 
 
 @dataclass(frozen=True)

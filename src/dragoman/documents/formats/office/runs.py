@@ -10,19 +10,13 @@ from typing import Final
 
 from dragoman.documents.formats.office.items import PLAIN, Item, TextRun
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.markup import escape_text
+from dragoman.documents.markup import escape_xml
 from dragoman.documents.segment import SegmentBuilder, Span, Target, children_of
 from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.words import Range
 
-FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML lacks
 REPEATED: Final = re.compile(" {2,}")
 SPACE: Final = re.compile(r"[ \t\r\n]+")
-
-
-def escape_xml(text: str) -> str:
-    """Text between tags, without characters that XML does not have."""
-    return escape_text(FORBIDDEN.sub("", text))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dragoman.documents.formats.office.xml_events import NO_ATTRIBUTES, Kind, Parser
-
-Names = frozenset[str]
+from dragoman.documents.markup import Names
 
 
 @dataclass(slots=True)

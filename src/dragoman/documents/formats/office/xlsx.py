@@ -15,9 +15,10 @@ from typing import Final
 from dragoman.documents.formats.office.archive import Archive, open_archive
 from dragoman.documents.formats.office.drawing import DRAWING, DRAWING_PARTS, with_drawing_languages
 from dragoman.documents.formats.office.package import ArchiveDocument, content_types, read_parts, rules_by_type
-from dragoman.documents.formats.office.rules import Rules, names
+from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.languages import LanguageChange
+from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
