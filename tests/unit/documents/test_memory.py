@@ -207,3 +207,16 @@ def test_remember_rejects_other_files(tmp_path: Path) -> None:
     assert (tmp_path / "m.tsv").read_text().startswith("a\tb\nWelcome to the garden!\tWillkommen im Garten!\n")
     with raises(DocumentError, "language_mismatch", "de"):
         remember(tmp_path / "m.tsv", [FIXTURES / "weblate.po"], "en", "fr")
+
+
+def test_a_memory_stays_well_formed_and_a_link_stays_a_link(tmp_path: Path) -> None:
+    memory, link, po = tmp_path / "shared.tmx", tmp_path / "link.tmx", tmp_path / "a.po"
+    po.write_text('msgid ""\nmsgstr ""\n\nmsgid "one\\001 two"\nmsgstr "eins\\001 zwei"\n', encoding="utf-8")
+    assert remember(memory, [po], "en", "de") == 1
+    link.symlink_to(memory)
+    po.write_text('msgid ""\nmsgstr ""\n\nmsgid "three"\nmsgstr "drei"\n', encoding="utf-8")
+    assert remember(link, [po], "en", "de") == 1
+    assert link.is_symlink() and find_exact(Memory([memory], "en", "de"), ["one two", "three"]) == {
+        "one two": "eins zwei",
+        "three": "drei",
+    }
