@@ -82,13 +82,13 @@ def test_a_page_of_too_many_positions_is_rejected() -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
-def test_two_codes_are_compared_in_a_browser(text: str, tmp_path: Path) -> None:
+def test_two_codes_are_compared_in_a_browser(text: str, views: list[PositionView], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     driven = text.replace("<style>", WATCH + "<style>", 1).replace("</body>", DRIVE)
     page.write_text(driven, encoding="utf-8")
     seen = found(chromium(page.as_uri(), tmp_path / "profile", "--dump-dom", "--window-size=500,800"))
     assert seen["start"] == ["sinusoidal", "index"]
-    assert (seen["cards"], seen["lines"]) == (12, 2)
+    assert (seen["cards"], seen["lines"]) == (len(views), 2)
     assert (seen["after"], seen["heads"]) == (["sinusoidal", "alibi"], 4)
     assert "query at 1, key at 1" in seen["said"] and "alibi head 2: 0.00 added to the score" in seen["said"]
     assert seen["pair"] == [5, 3]
