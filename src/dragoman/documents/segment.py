@@ -193,7 +193,9 @@ class SegmentBuilder:
             parent = self.spans[parent].parent
         if any(span.start < size == span.end and i not in around for i, span in enumerate(self.spans)):
             return  # an element ends between the space and the point
-        self.spans[last] = replace(point, open=f" {point.open}", at=None if point.at is None else point.at - 1)
+        if any(self.spans[i].start == size for i in around):
+            return  # an element begins there
+        self.spans[last] = replace(point, open=f" {point.open}")
         self.text = self.text[:-1]
         self.spans = [
             replace(span, start=min(span.start, size - 1), end=min(span.end, size - 1)) for span in self.spans
@@ -214,6 +216,12 @@ class SegmentBuilder:
         if self.collapse:
             self._move_last_space()
         return Segment(self.text, tuple(self.spans), key, translate)
+
+
+def divide_words(builder: SegmentBuilder, name: str, following: str) -> None:
+    """Add a space after a line break that stands between two words without one."""
+    if name.lower() in ("br", "hr") and builder.text[-1:].strip() and following.strip():
+        builder.add_text(" ")
 
 
 def render(

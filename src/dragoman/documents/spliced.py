@@ -96,11 +96,12 @@ class SplicedText:
                 return changed
             if span.at is None:
                 return span.open
-            last = span.at + len(span.open)
+            before, after = "", ""
+            if not self.text.startswith(span.open, span.at):  # with spaces that belong to it
+                before, after = span.open[: -len(span.open.lstrip())], span.open[len(span.open.rstrip()) :]
+                before = self.text[span.at - 1] if before and self.text[span.at - 1].isspace() else before
+            last = span.at + len(span.open) - len(before) - len(after)
             own = [(slot, target) for slot, target in inner if span.at <= slot.start and slot.end <= last]
-            if not own:
-                return span.open
-            extra = "" if self.text.startswith(span.open, span.at) else span.open[-1]  # a space written as an entity
-            return self._copy(span.at, last - len(extra), own) + extra
+            return before + self._copy(span.at, last, own) + after if own else span.open
 
         return slot.render(target, markup)

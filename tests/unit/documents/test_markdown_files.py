@@ -139,8 +139,20 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
         ("one $x^2$ two, $5 and $6\n", "$6 AND $5 TWO, $x^2$ ONE\n"),
         ("> <div>\n> one\n> two\n> </div>\n", "> <div>\n> TWO ONE\n> </div>\n"),
         ('- <p title="a b">one</p>\n', '- <p title="B A">ONE</p>\n'),
+        ("one [![a b](b.svg)](http://ci)\n", "ONE[![B A](b.svg)](http://ci) \n"),
+        ("one two<br>three\n", "THREE TWO<br> ONE\n"),
+        ("# one *[^1]* two\n", "# *[^1]* TWO ONE\n"),
+        ("İa <code>x</code> two\n", "TWO <code>x</code> İA\n"),
+        ("c# one\n======\n", "ONE C#\n======\n"),
         ("[![a b](b.svg)](http://ci) one two\n", "TWO [![B A](b.svg)](http://ci) ONE\n"),
     ],
 )
 def test_what_is_not_prose_is_kept(text: str, expected: str) -> None:
     assert translate(text, WordByWord(order=backward)) == expected
+
+
+def test_code_over_several_lines_of_a_quote_is_left() -> None:
+    text = "> <p>one <code>a\n> b</code> two</p>\n"
+    document = markdown.read(text.encode(), "page.md")
+    report = translate_segments(document.segments, WordByWord())
+    assert document.write([result.target for result in report.results]).decode() == text

@@ -144,6 +144,9 @@ def test_texts_that_formulas_refer_to_are_kept() -> None:
         ("?pen", "open", True),
         ("~*pen", "open", False),
         ("a_x000a_b", "a\nb", True),
+        ("a*b*c", "a-b-b-c", True),
+        ("a*b*c", "a-c-b", False),
+        ("*a*a*a", "a" * 30_000 + "b", False),  # in linear time
         ("open", "opened", False),
         ("*" * 9 + "a", "a", False),  # too many
     ],

@@ -220,6 +220,9 @@ def test_identifiers_and_paths_are_not_translated(word: str) -> None:
         ("Hello <0>{name}</0>", "<0>{name}</0> HELLO"),
         ("one <code>a</code><code>b</code>", "<code>a</code><code>b</code> ONE"),
         ("9%sure one", "ONE 9%SURE"),
+        ("%site one", "ONE %SITE"),
+        ("one %name% at %date%", "%date% AT %name% ONE"),
+        ("one &amp; <0>two</0>", "<0>TWO</0> &amp; ONE"),
     ],
 )
 def test_placeholders_that_touch_other_characters_are_kept(text: str, expected: str) -> None:
@@ -232,7 +235,16 @@ def test_placeholders_that_touch_other_characters_are_kept(text: str, expected: 
         ("a=Use '{'name'}' for {0}", "a=Use '{'name'}' for {0}"),  # quoted braces: left as it is
         ("a=one {0,choice,0#none|1#{1}}", "a=ONE {0,choice,0#none|1#{1}}"),
         ("a=\\ one two", "a=\\ ONE TWO"),
+        ("a=click 'ok' to {0}", "a=CLICK ''OK'' TO {0}"),
+        ("a=one \\ud83d\\ude00 two", "a=ONE \\ud83d\\ude00 TWO"),
     ],
 )
 def test_message_formats_and_first_spaces_are_kept(text: str, expected: str) -> None:
     assert translate(properties, text) == expected
+
+
+@pytest.mark.parametrize("text", ["{name}%s one %s", "100%%%s one %s"])
+def test_arguments_without_names_stay_in_order(text: str) -> None:
+    document = json.read(f'{{"a":"{text}"}}'.encode(), "a.json")
+    report = translate_segments(document.segments, WordByWord(order=backward))
+    assert [result.problem for result in report.results] == ["placeholder_lost"]

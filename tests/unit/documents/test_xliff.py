@@ -193,6 +193,9 @@ UNIT_2 = '<xliff version="2.0" srcLang="en"><file id="f"{}><unit id="u"><segment
         ("one &lt;b&gt;two&lt;/b&gt; three", "THREE &lt;b&gt;TWO&lt;/b&gt; ONE"),
         ("<![CDATA[one <a href='x'>two</a>]]>", "&lt;a href='x'&gt;TWO&lt;/a&gt; ONE"),
         ("one a&amp;nbsp;b", "A&amp;nbsp;B ONE"),
+        ("one two&lt;br&gt;three", "THREE TWO&lt;br&gt; ONE"),
+        ('<g id="1">a &lt;/g&gt; b</g> c', 'C <g id="1">B A&lt;/g&gt;</g>'),
+        ('&lt;b&gt;one <x id="1"/> two&lt;/b&gt; c', 'C &lt;b&gt;TWO ONE<x id="1"/>&lt;/b&gt;'),
     ],
 )
 def test_escaped_tags_are_markup(source: str, expected: str) -> None:
@@ -216,3 +219,22 @@ def test_what_is_not_to_be_translated_in_version_2_stays() -> None:
     kept = '<sm id="1" translate="no"/>two three<em startRef="1"/>'
     written = translate(UNIT_2.format("", f"<source>one {kept} four</source>").encode(), WordByWord(order=backward))
     assert target_of(written, "u") == f"FOUR {kept} ONE"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        '<source>one</source><target><mrk mtype="seg" mid="0">eins</mrk></target>',
+        '<source>one</source><seg-source><mrk mtype="seg" mid="1">one</mrk></seg-source>'
+        '<target><mrk mtype="seg" mid="0">eins</mrk><mrk mtype="seg" mid="1"></mrk></target>',
+    ],
+)
+def test_translations_in_other_segments_than_those_of_the_source_stay(unit: str) -> None:
+    data = UNIT.format(unit).encode()
+    assert translate(data, WordByWord()) == data
+
+
+def test_a_closing_code_that_is_not_to_be_translated_is_no_error() -> None:
+    source = '<sc id="1"/>one<ec startRef="1" translate="no"/>'
+    written = translate(UNIT_2.format("", f"<source>{source}</source>").encode(), WordByWord())
+    assert target_of(written, "u") == source.replace("one", "ONE")

@@ -39,7 +39,7 @@ FIXED_LINE: Final = re.compile(
 )  # of site generators
 PREFIX: Final = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\]\s*)")  # tasks and alerts
 DEFINITION: Final = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[^\]]+\]:\s")  # of a footnote or a link
-ATTRIBUTES: Final = re.compile(r"[ \t]*\{:?[ \t]*[#.][^{}\n]*\}[ \t]*\Z")  # of a heading or paragraph: {#name .class}
+ATTRIBUTES: Final = re.compile(r"(?<![ \t])[ \t]*\{:?[ \t]*[#.][^{}\n]*\}[ \t]*\Z")  # of a heading: {#name .class}
 CELL: Final = re.compile(r"(?:[^|\\]|\\.)*")
 
 
@@ -85,6 +85,12 @@ def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> boo
     return True
 
 
+def without_newlines(span: Span) -> Span:
+    """A span whose white space at both ends has no line breaks, after which a prefix would be missing."""
+    opening, closing = (re.sub(r"^\s*\n\s*|\s*\n\s*$", " ", markup) for markup in (span.open, span.close))
+    return replace(span, open=opening, close=closing)
+
+
 class Blocks:
     """The blocks of a text from a place on."""
 
@@ -125,7 +131,8 @@ class Blocks:
         for number, line in enumerate(token.content.split("\n"), token.map[0]):
             start, source = self._line(number)
             words = line.strip()
-            first = source.find("#") if before == "heading_open" and token.map[1] - token.map[0] == 1 else 0
+            atx = before == "heading_open" and token.markup.startswith("#")
+            first = source.find("#") if atx else 0
             at = source.find(words, max(0, first)) if before == "heading_open" else source.rstrip().rfind(words)
             if at < 0 or FIXED_LINE.fullmatch(words):
                 yield from self._inline(content.rstrip("\n"), places, before)
@@ -150,23 +157,28 @@ class Blocks:
     def _html(self, token: Token) -> Iterator[Slot]:
         """The slots of a block of HTML; in a quote or list, its lines have a prefix, which is not a part of it."""
         assert token.map is not None
-        places = list[int]()
+        places, prefixed = list[int](), False
         for number, line in enumerate(token.content.rstrip("\n").split("\n"), token.map[0]):
             start, source = self._line(number)
             if not source.endswith(line):  # a tab that is partly a prefix
                 return
             first = start + len(source) - len(line)
+            prefixed = prefixed or first > start
             places += range(first, first + len(line) + 1)
         for slot in html.read_slots(token.content.rstrip("\n")):
-            spans = tuple(span if span.at is None else self._moved(span, places) for span in slot.segment.spans)
-            segment = replace(slot.segment, spans=spans)
+            segment = slot.segment
+            if prefixed:
+                segment = replace(segment, spans=tuple(map(without_newlines, segment.spans)))
+            translate = not prefixed or not any("\n" in span.open + span.close for span in segment.spans)
+            spans = tuple(span if span.at is None else self._moved(span, places) for span in segment.spans)
+            segment = replace(segment, spans=spans, translate=segment.translate and translate)
             yield replace(slot, start=places[slot.start], end=places[slot.end - 1] + 1, segment=segment)
 
     def _moved(self, span: Span, places: Sequence[int]) -> Span:
         """A span of a block at its place in the text; without one if a prefix is inside it."""
         assert span.at is not None
         at = places[span.at]
-        return replace(span, at=at if self.text.startswith(span.open, at) else None)
+        return replace(span, at=at if self.text.startswith(span.open.strip(), at) else None)
 
     def _inline(self, content: str, places: Sequence[int], block: str) -> Iterator[Slot]:
         """The slots of inline content, whose characters are at `places` in the text."""

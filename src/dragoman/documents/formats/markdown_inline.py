@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.documents.formats.html import PROTECTED, VOID
 from dragoman.documents.markup import TAG
-from dragoman.documents.segment import Segment, SegmentBuilder
+from dragoman.documents.segment import Segment, SegmentBuilder, divide_words
 from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.placeholders import LETTER, find_placeholders
 
@@ -200,10 +200,10 @@ class Inline:
         name = "" if tag is None or tag["slash"] or markup.endswith("/>") else tag["name"].lower()
         if name not in PROTECTED or not self.content.startswith(markup, self.place):
             return ""
-        end = self.content.lower().find(f"</{name}>", self.place)
-        if end < 0:
+        end = re.compile(rf"</{name}>", re.IGNORECASE).search(self.content, self.place)
+        if end is None:
             return ""
-        raw, at = self._raw(end + len(name) + 3)
+        raw, at = self._raw(end.end())
         self.builder.add_protected(" ".join(raw[len(markup) : -len(name) - 3].split()), raw, at, name)
         return name
 
@@ -214,6 +214,8 @@ class Inline:
         raw, at = self._raw(self.place + len(markup))
         if tag is None or tag["name"].lower() in VOID or markup.endswith("/>"):
             self.builder.add_point(raw, at, "tag")
+            if tag is not None:
+                divide_words(self.builder, tag["name"], self.content[self.place : self.place + 1])
         elif tag["slash"]:
             self.builder.close_pair(raw, tag["name"].lower())
         else:

@@ -24,10 +24,11 @@ PLACEHOLDER: Final = re.compile(
     | \{\d+\s*,\s*choice\s*,(?:[^{}]|\{[^{}]*\}){0,300}\}                # {0,choice,0#none|1#one}
     | %(?:\d+\$|\([^()\s]{1,60}\))[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
         (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@]                # %1$d, %(name)s
-    | (?<!\d)(?<!\d\s)%[sdiu@]                                         # %s, %d, also in v%s and %dMB, but not in 9%safe
-    | %[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
+    | %[^\W\d]\w{1,40}%(?!\w)                                          # %name%
+    | (?<!\d)(?<!\d\s)%[sdiu@](?![^\W\d_]{3})                          # %s, %d, v%s, %dMB, but not 9%safe, %user
+    | (?<![\w%])%[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
         (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![^\W\d_])    # %05.2f, %ld
-    | (?:\d+(?:[.,]\d+)?)?%%                                           # 100%%
+    | (?:(?<![\d.,])\d{1,9}(?:[.,]\d{1,9})?)?%%                                           # 100%%
     | </?\d{1,3}\s*/?>                                                 # <0>, </0>, <1/>
     | _x[0-9A-Fa-f]{4}_                                                # a character in Office files
     | \$t\([^()]{1,80}\)                                               # $t(key)
@@ -38,7 +39,7 @@ PLACEHOLDER: Final = re.compile(
     re.VERBOSE,
 )
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
-POSITIONAL: Final = re.compile(r"%(?!%)[^$(]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
+POSITIONAL: Final = re.compile(r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
 LETTER: Final = re.compile(r"[^\W\d_]")
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
 NUMBER_STEP: Final = 1153
@@ -154,7 +155,8 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
         word = next(word for word in words if word not in taken)
         taken = taken | {word}
         left = joins(masked[-2:][::-1])
-        masks.append(Mask(word, index, len(masked), left, False, POSITIONAL.fullmatch(span.name) is not None))
+        ordered = any(POSITIONAL.fullmatch(span.name[a:b]) for a, b in find_placeholders(span.name))
+        masks.append(Mask(word, index, len(masked), left, False, ordered))
         masked += word
         place = span.end
     masked += text[place:]

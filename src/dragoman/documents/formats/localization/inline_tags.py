@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID
-from dragoman.documents.segment import SegmentBuilder
+from dragoman.documents.segment import SegmentBuilder, divide_words
 
 MARKUP: Final = re.compile(rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}")
 
 
-def add_tagged_text(builder: SegmentBuilder, text: str, quote: Callable[[str], str] = str) -> None:
+def closed_names(text: str) -> set[str]:
+    """The names of the end tags in a string."""
+    return {match["name"] for match in MARKUP.finditer(text) if match["slash"]}
+
+
+def add_tagged_text(
+    builder: SegmentBuilder,
+    text: str,
+    quote: Callable[[str], str] = str,
+    closed: Set[str] | None = None,
+    prefix: str = "",
+) -> None:
     """Add a string to a segment: its tags as spans, its entities and lone tags such as <file> as protected text.
 
-    `quote` writes markup in the syntax of the document, for example XML in which tags are escaped.
+    `quote` writes markup in the syntax of the document, for example XML in which tags are escaped. `closed` are the
+    names of the end tags, if the string is a part of a text. `prefix` distinguishes the tags from elements.
     """
     found = list(MARKUP.finditer(text))
-    closed = {match["name"] for match in found if match["slash"]}
+    closed = closed_names(text) if closed is None else closed
     place = 0
     for match in found:
         if match.start() < place:
@@ -29,9 +41,10 @@ def add_tagged_text(builder: SegmentBuilder, text: str, quote: Callable[[str], s
         if name is None:
             builder.add_protected(html.unescape(tag), quote(tag), name=tag)
         elif match["slash"]:
-            builder.close_pair(quote(tag), name)
+            builder.close_pair(quote(tag), prefix + name)
         elif name.lower() in STRING_VOID or match["rest"].endswith("/"):
             builder.add_point(quote(tag), name=name)
+            divide_words(builder, name, text[place : place + 1])
         elif name not in closed:
             builder.add_protected(tag, quote(tag), name=tag)
         elif name.lower() in CODE_TAGS and (end := text.find(f"</{name}>", place)) >= 0:
@@ -39,5 +52,5 @@ def add_tagged_text(builder: SegmentBuilder, text: str, quote: Callable[[str], s
             builder.add_protected(text[place:end], quote(text[match.start() : last]), name=name)
             place = last
         else:
-            builder.open_pair(quote(tag), name=name)
+            builder.open_pair(quote(tag), name=prefix + name)
     builder.add_text(text[place:])

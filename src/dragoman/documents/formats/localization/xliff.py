@@ -245,8 +245,12 @@ def is_translated(text: str, unit: Unit) -> bool:
     if unit.target is None or not unit.target.content(text).strip():
         return False
     state = unit.element.get("state") if unit.version > 1 else unit.target.get("state")
-    if segment_marks(unit.target):
-        return len(unit.filled) >= len(unit.parts)
+    if marks := segment_marks(unit.target):
+        divided = unit.element.find("seg-source")
+        known = {mark.get("mid") for mark in segment_marks(divided)} if divided is not None else set()
+        if any(mark.get("mid") not in known and mark.content(text).strip() for mark in marks):
+            return True  # not those of the source: left as they are
+        return {place[:2] for place in unit.filled} >= {part[1:] for part in unit.parts}
     return state not in TODO_STATES
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from dragoman.documents.formats.localization.inline_tags import add_tagged_text
+from dragoman.documents.formats.localization.inline_tags import add_tagged_text, closed_names
 from dragoman.documents.markup import CDATA, Token, escape_xml, scan
 from dragoman.documents.segment import MAX_DEPTH, Segment, SegmentBuilder, Target, render
 from dragoman.documents.transfer.placeholders import PLACEHOLDER
@@ -40,15 +40,16 @@ def read_inline(content: str, classify: Classify, key: str, *, collapse: bool = 
     items = list_items(content, tokens, classify)
     matched, depth = match_links(items)
     builder = SegmentBuilder(collapse=collapse)
+    closed = closed_names(plain_text(content, tokens))
     done = 0  # items before this index are done
     for index, (token, raw, inside, inline) in enumerate(items):
         if index < done:
             continue
         if token.kind == "text":
-            add_tagged_text(builder, html.unescape(raw), escape_xml)
+            add_tagged_text(builder, html.unescape(raw), escape_xml, closed, "escaped ")
         elif token.kind == "other":
             if raw.startswith(CDATA):
-                add_tagged_text(builder, raw[len(CDATA) : -3], escape_xml)
+                add_tagged_text(builder, raw[len(CDATA) : -3], escape_xml, closed, "escaped ")
             else:
                 builder.add_point(raw)
         elif token.kind == "end":
@@ -56,7 +57,7 @@ def read_inline(content: str, classify: Classify, key: str, *, collapse: bool = 
         elif inline is None or inline.kind == "pair":
             builder.open_pair(raw, name=token.name)
         elif inline.kind in ("open", "close") and index in matched:
-            if token.get("translate") == "no":
+            if inline.kind == "open" and token.get("translate") == "no":
                 done = 1 + next(i for i in sorted(matched) if i > index and links_to(items[i], inline))
                 text = "".join(plain_text(content, [one[0]]) for one in items[index:done])
                 builder.add_protected(text, "".join(one[1] for one in items[index:done]), name=token.name)

@@ -118,13 +118,19 @@ def fold(text: str) -> str:
 
 
 def criterion(text: str) -> str:
-    """The regular expression of a text with wildcards; `~*` is an asterisk."""
-    parts, place = list[str](), 0
+    """The regular expression of a text with wildcards; `~*` is an asterisk. It never goes back behind an asterisk."""
+    parts, place = [""], 0
     for found in WILDCARD.finditer(text):
-        parts.append(re.escape(text[place : found.start()]))
-        parts.append({"*": ".*", "?": "."}.get(found[0]) or re.escape(found[0][1]))
+        parts[-1] += re.escape(text[place : found.start()])
+        if found[0] == "*":
+            parts.append("")
+        else:
+            parts[-1] += "." if found[0] == "?" else re.escape(found[0][1])
         place = found.end()
-    return "".join([*parts, re.escape(text[place:])])
+    parts[-1] += re.escape(text[place:])
+    first, *between, last = parts if len(parts) > 1 else (parts[0], "")
+    end = f".*{last}" if len(parts) > 1 else ""
+    return first + "".join(f"(?>.*?{part})" for part in between) + end
 
 
 def keep(part: SplicedText, kept: KeptTexts) -> SplicedText:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, escape_text
-from dragoman.documents.segment import SegmentBuilder
+from dragoman.documents.segment import SegmentBuilder, divide_words
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
 
@@ -22,6 +22,7 @@ CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s
 BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
 CODE: Final = re.compile(r"(?:[\w+-]*[_/\\.:@#$=][\w./\\:@#$=+-]*|[a-z]{2,3}-[A-Z]{2}|[a-z]+[A-Z]\w*)")
 WORD: Final = re.compile(r"[^\W\d_][^\W\d_'’-]*(?:\.{1,3}|…|:)|[A-Z][^\W\d_]*/[^\W\d_]+")  # Done. Wait... Yes/No
+NUMBERED: Final = re.compile(r"</?\d{1,3}\s*/?>")  # <0> and </0>, which are text to a parser of HTML
 MAX_NESTING: Final = 20
 
 
@@ -91,6 +92,7 @@ def _slots(
                 if value[last : last + 1] == " " and (builder.text[-1:] or " ") == " ":
                     last += 1  # with the space that follows it
                 builder.add_point(original[at : places[last]], at, tag["name"])
+                divide_words(builder, tag["name"], value[last : last + 1])
             else:
                 builder.open_pair(raw, at, tag["name"])
         elif kind == "code":
@@ -120,6 +122,9 @@ def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[in
                 last = tag.end() if closing < 0 or tag["slash"] else closing + len(tag["name"]) + 3
                 yield place, last, "tag" if last == tag.end() else "code"
                 place = last
+            case "<" if numbered := NUMBERED.match(value, place, end):
+                yield place, numbered.end(), "placeholder"
+                place = numbered.end()
             case "&" if entity := ENTITY.match(value, place, end):
                 yield place, entity.end(), "entity"
                 place = entity.end()

@@ -8,6 +8,7 @@ from typing import Final
 
 from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.formats.strings.messages import string_slots, unescape
+from dragoman.documents.segment import Segment
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.errors import DocumentError
 
@@ -17,10 +18,10 @@ ENTRY: Final = re.compile(
     re.MULTILINE,
 )
 COMMENT: Final = re.compile(r"[ \t\f]*[#!]")
-ESCAPE: Final = re.compile(r"\\(?:\r\n|[\r\n])[ \t\f]*|\\u[0-9a-fA-F]{4}|\\.|''")
+ESCAPE: Final = re.compile(r"\\(?:\r\n|[\r\n])[ \t\f]*|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[0-9a-fA-F]{4}|\\.|''")
 LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 MESSAGE: Final = re.compile(r"\{\d")  # MessageFormat, in which an apostrophe is written twice
-QUOTED: Final = re.compile(r"(?<!')'(?!')[^']*[{}]")  # its quoted braces
+QUOTED: Final = re.compile(r"(?:[^']|''|'[^'{}]+')*'(?!')[^']*[{}]")  # its quoted braces
 SPECIAL: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
@@ -42,8 +43,10 @@ def read(data: bytes, name: str) -> SplicedText:
             continue
         place = max(entry.end(), place + 1)
         message = MESSAGE.search(entry["value"]) is not None
-        if message and QUOTED.search(entry["value"]):
-            continue  # left as it is
+        if message and QUOTED.match(entry["value"]):
+            segment = Segment(entry["value"], key=entry["key"], translate=False)
+            slots.append(Slot(*entry.span("value"), segment))
+            continue
         value, places = unescape(entry["value"], entry.start("value"), ESCAPE, unescaper(message))
         escape = escaper(message, ascii_only)
         slots += string_slots(value, places, entry["key"], escape, original=text, wrap=protect_start)
@@ -64,6 +67,8 @@ def unescaper(message: bool) -> Callable[[re.Match[str]], str]:
             return "'" if message else escape
         if escape[1] in "\r\n":
             return ""
+        if len(escape) == 12:  # a surrogate pair
+            return bytes.fromhex(escape[2:6] + escape[8:]).decode("utf-16-be")
         if escape[1] == "u" and len(escape) == 6:
             return chr(int(escape[2:], 16))
         return LETTERS.get(escape[1], escape[1])
