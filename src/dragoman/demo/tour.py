@@ -120,6 +120,7 @@ def draw_last_layer(translator: Translator, path: Path) -> None:
     """Draw the mean cross-attention of the last layer's heads."""
     import torch
 
+    from dragoman.inspect.attention.maps import END
     from dragoman.inspect.attention.picture import draw_attention
     from dragoman.models import AttentionMaps
     from dragoman.text.special_tokens import BOS, EOS
@@ -130,5 +131,5 @@ def draw_last_layer(translator: Translator, path: Path) -> None:
     maps = AttentionMaps()
     with torch.inference_mode():
         translator.engines.torch.model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]), maps=maps)
-    labels = [*translation.source_tokens, "end"], [*translation.tokens, "end"]
+    labels = [*translation.source_tokens, END], [*translation.tokens, END]
     draw_attention(maps.cross[-1][0].mean(0), *labels, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.training.defaults import Choice
+from dragoman.values import plural
 
 LOOK_BACK: Final = 336
 LARGE: Final = 500_000  # values, from which a wider model is worth it
@@ -50,7 +51,7 @@ def schedule_choices(windows: int, batch: int, steps: int | None) -> list[Choice
         *found,
         Choice("train.learning_rate=0.001", "a usual rate for small models"),
         Choice(f"train.warmup_steps={max(1, steps // 10)}", "a tenth of the run"),
-        Choice(f"train.evaluate_every={every}", "20 evaluations"),
+        Choice(f"train.evaluate_every={every}", plural(max(1, steps // every), "evaluation")),
         Choice(f"train.save_every={every}", "with each evaluation"),
-        Choice(f"train.log_every={max(1, every // 4)}", "four lines for each evaluation"),
+        Choice(f"train.log_every={max(1, every // 4)}", "some lines for each evaluation"),
     ]

@@ -70,8 +70,8 @@ def measure_errors(
         float(absolute.sum()) / total,
         dict(zip(columns, mse_of, strict=False)),
         {name: mae * scale for name, mae, scale in zip(columns, mae_of, deviation, strict=False)},
-        float(loss) / total,
-        float(inside) / total if recipe.quantiles else None,
+        float(loss) / total if quantiles or not recipe.quantiles else None,
+        float(inside) / total if quantiles else None,
     )
 
 

@@ -139,7 +139,7 @@ def print_lines(result: SetResult) -> None:
 
 def format_flags(result: SetResult) -> str:
     """The number of translations with each warning."""
-    return "of these " + ", ".join(f"{count:,} {flag}" for flag, count in result.flags.items())
+    return "warnings: " + ", ".join(f"{count:,} {flag}" for flag, count in result.flags.items())
 
 
 def print_table(report: EvaluationReport) -> None:

@@ -53,9 +53,12 @@ def window_starts(rows: range, recipe: ForecastRecipe, part: str) -> Int64Array:
     first = max(0, rows.start - recipe.look_back)
     last = rows.stop - recipe.look_back - recipe.horizon
     if last < first:
+        needed, shorter = f"forecast.horizon={recipe.horizon}", "horizon"
+        if rows.start < recipe.look_back:  # no past before the part
+            needed, shorter = f"forecast.look_back={recipe.look_back} and {needed}", "look-back or horizon"
         raise DataError(
-            f"the {part} part has {plural(len(rows), 'row')}, too few for forecast.look_back={recipe.look_back} and "
-            f"forecast.horizon={recipe.horizon}; use a shorter look-back or horizon, or another forecast.split",
+            f"the {part} part has {plural(len(rows), 'row')}, too few for {needed}; use a shorter {shorter}, or "
+            "another forecast.split",
             code="too_few_rows",
         )
     return np.arange(first, last + 1)
