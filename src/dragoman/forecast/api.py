@@ -205,18 +205,19 @@ def predict(
 def attention_to_past(maps: AttentionMaps, loaded: LoadedForecaster) -> NDArray[np.float64]:
     """How much the last layer attends to each past value, `[C, L]`, as a mean over heads and queries.
 
-    A decoder's attention to the encoded past, or else the encoder's to itself. The weight of a patch is spread evenly
-    over its values.
+    A decoder's attention to the encoded past, or else the encoder's to itself. A value gets the mean weight of the
+    patches that contain it, scaled to a sum of 1: even attention is even, also at the ends, which are in fewer patches.
     """
     settings, layers = loaded.recipe.forecast, loaded.recipe.model.decoder_layers
     chosen = maps.cross[layers - 1 :: layers] if settings.mode == "decoder" else maps.encoder[-1:]
     weights = torch.stack([each.float().mean((1, 2)) for each in chosen]).mean(0).cpu().numpy()  # [C, patches]
-    spread = np.zeros((len(weights), settings.look_back + settings.patch))
+    spread, patches = np.zeros((len(weights), settings.look_back)), np.zeros(settings.look_back)
     for number in range(weights.shape[1]):
-        first = number * settings.stride
-        inside = slice(first, max(first + 1, min(first + settings.patch, settings.look_back)))
-        spread[:, inside] += weights[:, number : number + 1] / (inside.stop - inside.start)
-    found: NDArray[np.float64] = spread[:, : settings.look_back]
+        inside = slice(number * settings.stride, number * settings.stride + settings.patch)
+        spread[:, inside] += weights[:, number : number + 1]
+        patches[inside] += 1
+    spread /= np.maximum(patches, 1)
+    found: NDArray[np.float64] = spread / spread.sum(1, keepdims=True)
     return found
 
 

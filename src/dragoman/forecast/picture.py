@@ -48,6 +48,12 @@ def draw_forecast(forecast: Forecast, path: str | Path) -> str:
         bottom.set_yticks([])
         for axis in (top, bottom):
             axis.spines[["top", "right"]].set_visible(False)
+    if forecast.times:  # dates would overlap
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(maxticks=8, interval_multiples=False)  # type: ignore[no-untyped-call]
+        axes[-1].xaxis.set_major_locator(locator)
+        axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes[0].legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0)
     figure.suptitle(f"{forecast.model}: the next {len(forecast.values)} time steps")
     return save_figure(figure, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +188,9 @@ def test_attention_is_spread_over_the_values_of_its_patches(folder: Path) -> Non
     weights[:, :, :, 1] = 1.0
     found = attention_to_past(AttentionMaps(encoder=[weights]), loaded)
     np.testing.assert_allclose(found[0], [0] * 4 + [0.25] * 4 + [0] * 8)
+    recipe = replace(loaded.recipe, forecast=replace(loaded.recipe.forecast, patch=8))  # with a stride of 4
+    found = attention_to_past(AttentionMaps(encoder=[torch.full((2, 2, 4, 4), 0.25)]), replace(loaded, recipe=recipe))
+    np.testing.assert_allclose(found, 1 / 16)  # even attention, also at the ends
 
 
 def test_the_picture_is_drawn(folder: Path, tmp_path: Path) -> None:
