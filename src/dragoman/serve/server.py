@@ -6,11 +6,12 @@ import asyncio
 import errno
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, Protocol
 
@@ -95,6 +96,7 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self.service, self.on_listening, self.on_hangup = service, on_listening, on_hangup
+        self.exit_code = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `on_listening`."""
@@ -117,6 +119,7 @@ class Server(uvicorn.Server):
         self.service.shutting_down = True
         self.force_exit = self.should_exit
         self.should_exit = True
+        self.exit_code = 128 + sig
 
 
 def tune_interpreter() -> None:
@@ -136,10 +139,21 @@ def run_server(
     """Serve until a signal arrives; finish accepted requests, and return. SIGHUP calls `on_hangup`."""
     service.start()
     tune_interpreter()
+    server = Server(uvicorn_config(app, service.limits), service, on_listening, on_hangup)
     try:
-        Server(uvicorn_config(app, service.limits), service, on_listening, on_hangup).run(sockets=[port])
+        server.run(sockets=[port])
     finally:
         service.close()
+        if server.force_exit:
+            leave_now(server.exit_code)
+
+
+def leave_now(code: int) -> None:
+    """End the process while a thread still translates: if Python ended first, the thread could abort it."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def uvicorn_config(app: ASGIApp, limits: Limits) -> uvicorn.Config:
