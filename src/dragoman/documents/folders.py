@@ -138,15 +138,15 @@ def translate_into(
     try:
         with open_document(document.source) as file:
             entry = {"source": hashlib.file_digest(file, "sha256").hexdigest(), "settings": settings}
-        edited = known is not None and place.exists() and not is_same(place, known)
-        if known is not None and place.exists() and known == entry | {"output": known.get("output")}:
-            return None, None  # also if somebody has corrected the translation
-        if edited:
-            raise DocumentError(
-                f"{place} has been edited since it was translated, and {document.source} or the options have changed; "
-                "move the edited file away to translate again",
-                code="output_edited",
-            )
+        if known is not None and place.exists():
+            if known == entry | {"output": known.get("output")}:
+                return None, None  # also if somebody has corrected the translation
+            if not is_same(place, known):
+                raise DocumentError(
+                    f"{place} has been edited since it was translated, and {document.source} or the options have "
+                    "changed; move the edited file away to translate again",
+                    code="output_edited",
+                )
         name = format or ("text" if detect_file(document.source) is None else None)
         report = translate_file(
             translator, document.source, place, name, reporter, memory=memory, retranslate=retranslate, **options

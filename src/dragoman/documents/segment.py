@@ -21,7 +21,8 @@ class Span:
     """Markup in a segment: `text[start:end]` is what it encloses.
 
     - "pair" encloses words: `open` and `close` are written before and after their translation.
-    - "point" encloses nothing (a break, an image, a footnote): `open` is written at its place.
+    - "point" encloses nothing (a break, an image, a footnote): `open` is written at its place, then `close`, a space
+      that belongs to it.
     - "protected" encloses text that is not translated (code, a placeholder): `open` is written instead, if it is not
       empty, and else the text itself.
 
@@ -128,9 +129,7 @@ class SegmentBuilder:
         at_space = not self.text or self.text[-1].isspace()
         if text[:1] and text[0] in SPACES and at_space and self._empty is not None:
             last = self.spans[self._empty]
-            point = last.kind == "point"
-            spaced = replace(last, open=last.open + text[0]) if point else replace(last, close=last.close + text[0])
-            self.spans[self._empty] = spaced
+            self.spans[self._empty] = replace(last, close=last.close + text[0])
             self._empty = None
         words = text.split()
         joined = " ".join(words)
@@ -145,6 +144,11 @@ class SegmentBuilder:
         place = len(self.text)
         self._empty = len(self.spans)
         self.spans.append(Span(place, place, "point", markup, parent=self.parent, at=at, name=name))
+
+    def separate_words(self, tag: str, following: str) -> None:
+        """Add a space after a line break that stands between two words; `following` is the text after it."""
+        if tag.lower() in ("br", "hr") and self.text[-1:].strip() and following.strip():
+            self.add_text(" ")
 
     def add_protected(self, text: str, markup: str = "", at: int | None = None, name: str = "") -> None:
         """Add text that is not translated; `markup` is what the original has for it, if that differs."""
@@ -216,12 +220,6 @@ class SegmentBuilder:
         if self.collapse:
             self._move_last_space()
         return Segment(self.text, tuple(self.spans), key, translate)
-
-
-def divide_words(builder: SegmentBuilder, name: str, following: str) -> None:
-    """Add a space after a line break that stands between two words without one."""
-    if name.lower() in ("br", "hr") and builder.text[-1:].strip() and following.strip():
-        builder.add_text(" ")
 
 
 def render(

@@ -96,12 +96,11 @@ class SplicedText:
                 return changed
             if span.at is None:
                 return span.open
-            before, after = "", ""
-            if not self.text.startswith(span.open, span.at):  # with spaces that belong to it
-                before, after = span.open[: -len(span.open.lstrip())], span.open[len(span.open.rstrip()) :]
-                before = self.text[span.at - 1] if before and self.text[span.at - 1].isspace() else before
-            last = span.at + len(span.open) - len(before) - len(after)
+            before = ""
+            if not self.text.startswith(span.open, span.at):  # it begins with the space before it
+                before = self.text[span.at - 1] if self.text[span.at - 1].isspace() else " "
+            last = span.at + len(span.open) - len(before)
             own = [(slot, target) for slot, target in inner if span.at <= slot.start and slot.end <= last]
-            return before + self._copy(span.at, last, own) + after if own else span.open
+            return before + self._copy(span.at, last, own) if own else span.open
 
         return slot.render(target, markup)

@@ -13,10 +13,11 @@ from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
 from dragoman.documents.formats.office.docx import RULES as WORD
+from dragoman.documents.formats.office.formula_texts import FormulaTexts
 from dragoman.documents.formats.office.odf import RULES as ODF
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.xlsx import STRINGS, KeptTexts
+from dragoman.documents.formats.office.xlsx import STRINGS
 from dragoman.documents.formats.office.xml_events import NAMESPACES
 from dragoman.documents.translate import translate_segments
 
@@ -152,7 +153,7 @@ def test_texts_that_formulas_refer_to_are_kept() -> None:
     ],
 )
 def test_formulas_compare_without_case_and_with_wildcards(literal: str, text: str, kept: bool) -> None:
-    assert (text in KeptTexts([literal])) is kept
+    assert (text in FormulaTexts([literal])) is kept
 
 
 def test_the_value_of_a_cell_does_not_hide_its_translation() -> None:

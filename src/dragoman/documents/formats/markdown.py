@@ -85,12 +85,6 @@ def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> boo
     return True
 
 
-def without_newlines(span: Span) -> Span:
-    """A span whose white space at both ends has no line breaks, after which a prefix would be missing."""
-    opening, closing = (re.sub(r"^\s*\n\s*|\s*\n\s*$", " ", markup) for markup in (span.open, span.close))
-    return replace(span, open=opening, close=closing)
-
-
 class Blocks:
     """The blocks of a text from a place on."""
 
@@ -166,19 +160,16 @@ class Blocks:
             prefixed = prefixed or first > start
             places += range(first, first + len(line) + 1)
         for slot in html.read_slots(token.content.rstrip("\n")):
-            segment = slot.segment
-            if prefixed:
-                segment = replace(segment, spans=tuple(map(without_newlines, segment.spans)))
-            translate = not prefixed or not any("\n" in span.open + span.close for span in segment.spans)
-            spans = tuple(span if span.at is None else self._moved(span, places) for span in segment.spans)
-            segment = replace(segment, spans=spans, translate=segment.translate and translate)
+            spans = tuple(self._moved(span, places) for span in slot.segment.spans)
+            lost = prefixed and any("\n" in span.open + span.close.rstrip() for span in spans)  # with their prefixes
+            segment = replace(slot.segment, spans=spans, translate=slot.segment.translate and not lost)
             yield replace(slot, start=places[slot.start], end=places[slot.end - 1] + 1, segment=segment)
 
     def _moved(self, span: Span, places: Sequence[int]) -> Span:
         """A span of a block at its place in the text; without one if a prefix is inside it."""
-        assert span.at is not None
-        at = places[span.at]
-        return replace(span, at=at if self.text.startswith(span.open.strip(), at) else None)
+        at = None if span.at is None else places[span.at]
+        at = at if at is not None and self.text.startswith(span.open.strip(), at) else None
+        return replace(span, at=at, close=re.sub(r"\s+$", " ", span.close))  # a line break would need a prefix
 
     def _inline(self, content: str, places: Sequence[int], block: str) -> Iterator[Slot]:
         """The slots of inline content, whose characters are at `places` in the text."""

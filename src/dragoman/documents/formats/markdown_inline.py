@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.documents.formats.html import PROTECTED, VOID
 from dragoman.documents.markup import TAG
-from dragoman.documents.segment import Segment, SegmentBuilder, divide_words
+from dragoman.documents.segment import Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.placeholders import LETTER, find_placeholders
 
@@ -195,7 +195,7 @@ class Inline:
         return True
 
     def _code_element(self, markup: str) -> str:
-        """Protect an HTML element of code, and return its name; an empty string if it is none, or has no end."""
+        """Protect the HTML element that this tag opens, if it is one of code; return its name, or an empty string."""
         tag = TAG.match(markup)
         name = "" if tag is None or tag["slash"] or markup.endswith("/>") else tag["name"].lower()
         if name not in PROTECTED or not self.content.startswith(markup, self.place):
@@ -215,7 +215,7 @@ class Inline:
         if tag is None or tag["name"].lower() in VOID or markup.endswith("/>"):
             self.builder.add_point(raw, at, "tag")
             if tag is not None:
-                divide_words(self.builder, tag["name"], self.content[self.place : self.place + 1])
+                self.builder.separate_words(tag["name"], self.content[self.place : self.place + 1])
         elif tag["slash"]:
             self.builder.close_pair(raw, tag["name"].lower())
         else:

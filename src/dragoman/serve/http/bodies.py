@@ -21,7 +21,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 LARGE_BODY_BYTES: Final = 1 << 16  # larger bodies are parsed in a thread
 MAX_STRINGS: Final = MAX_TEXTS + 4 * MAX_TERMS  # per body: texts, phrases and field names
-MAX_STRUCTURE: Final = (1 << 16, 64)  # bytes outside strings, plus some per string: indentation, numbers
+MAX_JSON_STRUCTURE: Final = (1 << 16, 64)  # bytes outside strings, plus some per string: indentation, numbers
 MAX_FIELDS: Final = 100  # per object; `terms` has its own limit
 MAX_PARTS: Final = 100  # per multipart form
 MAX_PART_HEADERS: Final = 4_096  # bytes
@@ -66,7 +66,7 @@ def parse_request_json(body: bytes, field: str = "text") -> Any:
         text = body.decode("utf-8-sig")  # json.loads would accept bytes in UTF-16 and UTF-32
     except UnicodeDecodeError:
         raise invalid_json(" (not UTF-8)", field) from None
-    check_structure(body)
+    check_json_structure(body)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:  # not JSON, or nested too deeply
@@ -82,9 +82,9 @@ def invalid_json(reason: str, field: str) -> RequestError:
     return RequestError(400, "invalid_json", message)
 
 
-def check_structure(body: bytes) -> None:
+def check_json_structure(body: bytes) -> None:
     """Reject JSON with too many strings, or too much outside strings; each step is one pass in C."""
-    if len(body) < MAX_STRUCTURE[0]:
+    if len(body) < MAX_JSON_STRUCTURE[0]:
         return
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
     strings = plain.count(b'"') // 2
@@ -92,7 +92,7 @@ def check_structure(body: bytes) -> None:
         message = f"the body has {strings:,} strings and field names; send at most {MAX_STRINGS:,} at a time"
         raise RequestError(413, "too_large", message)
     outside = sum(map(len, plain.split(b'"')[::2]))
-    if outside > MAX_STRUCTURE[0] + MAX_STRUCTURE[1] * strings:
+    if outside > MAX_JSON_STRUCTURE[0] + MAX_JSON_STRUCTURE[1] * strings:
         message = f"the body has {outside:,} bytes outside strings; send texts as strings, in fewer entries"
         raise RequestError(413, "too_large", message)
 

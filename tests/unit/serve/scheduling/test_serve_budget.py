@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from dragoman.search.types import Search
 from dragoman.serve.errors import RequestError
-from dragoman.serve.http.bodies import check_structure, parse_multipart
+from dragoman.serve.http.bodies import check_json_structure, parse_multipart
 from dragoman.serve.http.replies import json_object, json_reply
 from dragoman.serve.scheduling.budget import check_added_length, estimate_work
 from raising import raises
@@ -100,7 +100,7 @@ def test_a_request_that_could_not_be_ready_in_time_is_rejected() -> None:
 def test_bodies_of_too_much_structure_are_not_parsed(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was parsed"))
     with raises(RequestError, "too_large") as refused:
-        check_structure(body)
+        check_json_structure(body)
     assert refused.value.status == 413
     for client in client_of(fake_service()):
         assert (
@@ -110,8 +110,8 @@ def test_bodies_of_too_much_structure_are_not_parsed(body: bytes, monkeypatch: p
 
 
 def test_large_texts_are_not_too_much_structure() -> None:
-    check_structure(json.dumps({"text": ['"quoted", \\ and so on; '] * 20_000}, indent=4).encode())
-    check_structure(json.dumps({"text": '"\\' * 500_000}).encode())
+    check_json_structure(json.dumps({"text": ['"quoted", \\ and so on; '] * 20_000}, indent=4).encode())
+    check_json_structure(json.dumps({"text": '"\\' * 500_000}).encode())
 
 
 def test_few_unknown_fields_are_named_and_many_are_counted() -> None:

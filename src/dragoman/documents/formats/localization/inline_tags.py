@@ -8,7 +8,7 @@ from collections.abc import Callable, Set
 from typing import Final
 
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID
-from dragoman.documents.segment import SegmentBuilder, divide_words
+from dragoman.documents.segment import SegmentBuilder
 
 MARKUP: Final = re.compile(rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}")
 
@@ -44,7 +44,7 @@ def add_tagged_text(
             builder.close_pair(quote(tag), prefix + name)
         elif name.lower() in STRING_VOID or match["rest"].endswith("/"):
             builder.add_point(quote(tag), name=name)
-            divide_words(builder, name, text[place : place + 1])
+            builder.separate_words(name, text[place : place + 1])
         elif name not in closed:
             builder.add_protected(tag, quote(tag), name=tag)
         elif name.lower() in CODE_TAGS and (end := text.find(f"</{name}>", place)) >= 0:

@@ -11,11 +11,11 @@ from typing import Final
 
 from dragoman.documents.edits import Edit
 from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive
+from dragoman.documents.formats.office.formula_texts import LITERAL, FormulaTexts, keep_formula_texts
 from dragoman.documents.formats.office.package import read_parts
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.tree import Element
-from dragoman.documents.formats.office.xlsx import LITERAL, KeptTexts, keep
 from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
 from dragoman.documents.languages import (
     LanguageChange,
@@ -104,11 +104,11 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
     language = LanguageChange(options.source, options.target)
     if not data.startswith(b"PK"):
         part = read_part(data, name, "text", rules_for(decode_part(data, name)[0], name, language))
-        return keep(part, KeptTexts(literals(part.text)))
+        return keep_formula_texts(part, FormulaTexts(literals(part.text)))
     archive = open_archive(data, name)
     check_manifest(archive)
     rules: dict[str, Rules] = {}
-    kept = KeptTexts()
+    kept = FormulaTexts()
     for part_name in archive.parts:
         if PurePosixPath(part_name).name in ("content.xml", "styles.xml", "meta.xml"):
             text, _ = decode_part(archive.read(part_name), f"{name} ({part_name})")
@@ -117,7 +117,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
     if "content.xml" not in rules:
         raise DocumentError(f"{name} is damaged: it has no content.xml")
     document = read_parts(archive, rules)
-    return replace(document, parts={key: keep(part, kept) for key, part in document.parts.items()})
+    return replace(document, parts={key: keep_formula_texts(part, kept) for key, part in document.parts.items()})
 
 
 def check_manifest(archive: Archive) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, escape_text
-from dragoman.documents.segment import SegmentBuilder, divide_words
+from dragoman.documents.segment import SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
 
@@ -92,7 +92,7 @@ def _slots(
                 if value[last : last + 1] == " " and (builder.text[-1:] or " ") == " ":
                     last += 1  # with the space that follows it
                 builder.add_point(original[at : places[last]], at, tag["name"])
-                divide_words(builder, tag["name"], value[last : last + 1])
+                builder.separate_words(tag["name"], value[last : last + 1])
             else:
                 builder.open_pair(raw, at, tag["name"])
         elif kind == "code":
