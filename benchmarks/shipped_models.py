@@ -6,9 +6,9 @@ DATA holds europarl_en-de, tatoeba_en-de and wmt_en-de, as folders of text files
 newstest2013.de). Where there are other Tatoeba folders (tatoeba_en-fr), the student learns from their English too.
 Stages run in the order in which they are given, and each resumes where it stopped:
 
-    teacher   a base model with pre-norm on Europarl, Tatoeba and newstest2008-2012 (19,000 steps, 9 minutes on one
+    teacher   a base model with pre-norm on Europarl, Tatoeba and newstest2008-2012 (16,000 steps, 8 minutes on one
               H200); the data of the next stages are prepared beside it
-    aligner   a base model of the opposite direction, trained briefly (4,000 steps), because words are aligned by the
+    aligner   a base model of the opposite direction, trained briefly (3,500 steps), because words are aligned by the
               agreement of both directions; not needed if RUNS has the teacher of the opposite direction
     distill   the student: 6 encoder and 2 decoder layers, d_model 256, trained on the translations of the teacher
     measure   BLEU and chrF of all of them on newstest2013, newstest2014, Tatoeba and Europarl
@@ -48,16 +48,16 @@ TESTS = {
 HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
 STAGES = ("teacher", "aligner", "distill", "measure", "publish")
 ROOT = Path(__file__).resolve().parent.parent
-TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 19_000, 4_000, 42_000
+TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 16_000, 3_500, 42_000
 MEASURED = {
     "teacher": (),
     "student": ("--device", "cpu", "--precision", "float32"),
     "student-int8": ("--device", "cpu", "--precision", "int8"),
 }
 LINES_PER_SECOND, STUDENT_STEP_SECONDS = 6300, 0.0086  # the teacher with beam 4, and the student, on one H200
-STUDENT_OVERHEAD = 240  # seconds: align, select, prepare, compile, evaluate, compare
+STUDENT_OVERHEAD = 200  # seconds: align, select, prepare, compile, evaluate, compare
 SOURCE_WORDS = 80  # longer lines are not distilled
-EUROPARL_SHARE = 0.95  # of Europarl is distilled; all sources take five minutes of one H200
+EUROPARL_SHARE = 0.75  # of Europarl is distilled; all sources take four minutes of one H200
 
 
 class Maker:

@@ -6,8 +6,9 @@
 
 The engine gets the same windows, batches and sentences alone and in the pipeline. File to file is what `dragoman
 translate` does after loading: read, split, tokenize, search, assemble, write. Rounds take turns; medians. On a GPU,
-"engine busy" is the share of the time in which the engine searches; for the device, run `nvidia-smi dmon -s u` beside
-it. Where all cores are busy, the ratio of CPU times is the ratio of speeds, also on a machine with other users.
+"engine busy" is the share of the time in which the engine searches, and "device busy" is what `nvidia-smi` says of the
+device in the meantime. Where all cores are busy, the ratio of CPU times is the ratio of speeds, also on a machine with
+other users.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import datetime
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from collections import defaultdict, deque
@@ -70,6 +72,28 @@ class Stages:
         yield
         self.wall[stage] += time.perf_counter() - wall
         self.cpu[stage] += time.process_time() - cpu
+
+
+class DeviceUse:
+    """The share of the time in which kernels run on the GPU, as `nvidia-smi` samples it."""
+
+    COMMAND = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100")
+
+    def __init__(self) -> None:
+        self.samples: list[float] = []
+
+    @contextmanager
+    def watched(self, device: str) -> Iterator[None]:
+        """Take samples; on a CPU there are none."""
+        if device == "cpu":
+            yield
+            return
+        with subprocess.Popen(self.COMMAND, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield
+            finally:
+                process.terminate()
+                self.samples += [float(line) for line in process.communicate()[0].split()]
 
 
 class TranslateBench:
@@ -196,13 +220,14 @@ def run(translator: Translator, files: list[Path], options: argparse.Namespace) 
         bench = TranslateBench(translator, files[0], search)
         name = "stand-in" if options.stand_in else str(translator.engines.info(EngineRequest(search)))
     lines = sum(map(len, stream_lines(files[:1])))
-    alone, whole = list[Stages](), list[Stages]()
+    alone, whole, device = list[Stages](), list[Stages](), DeviceUse()
     for _ in range(options.rounds + 1):  # the first warms up: caches of words, graphs
         alone.append(Stages())
         with interpreter_settings:
             bench.stages(alone[-1])
         whole.append(Stages())
-        with whole[-1].of("all"):
+        device.samples.clear()  # those of the last round count
+        with device.watched(translator.engines.device), whole[-1].of("all"):
             bench.whole(whole[-1])
     del alone[0], whole[0]
 
@@ -224,6 +249,8 @@ def run(translator: Translator, files: list[Path], options: argparse.Namespace) 
     engine, all_stages = median(alone, "engine", "cpu"), median(whole, "all", "cpu")
     print(f"CPU time, us per line: engine alone {engine:.1f}, file to file {all_stages:.1f}: {engine / all_stages:.1%}")
     print(f"engine busy: {statistics.median(one.wall['engine'] / one.wall['all'] for one in whole):.1%}")
+    if device.samples:
+        print(f"device busy: {statistics.mean(device.samples):.0f} % (mean of {len(device.samples)} samples)")
 
 
 def head(path: Path, lines: int, folder: Path) -> Path:
