@@ -26,6 +26,7 @@ from corpus_arguments import corpus_parser, find_file
 from dragoman.evaluation.alignment_error import AlignmentScore, GoldAlignment, read_gold, score_alignment
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.inspect.attention.maps import AttentionWeights, record_attention
+from dragoman.text.word_groups import is_punctuation
 from dragoman.translation.alignment import link_words
 from dragoman.translation.translator import Translator
 
@@ -40,6 +41,7 @@ class Pair:
     cross: AttentionWeights
     source: list[int]
     target: list[int]
+    marks: tuple[list[bool], list[bool]]  # which gold words are punctuation
     gold: GoldAlignment
 
 
@@ -73,7 +75,8 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
             word_of_tokens(tokens, words)
             for tokens, words in ((looked.source.tokens[:-1], source), (looked.target_output.tokens[:-1], target))
         ]
-        pairs.append(Pair(looked.maps["cross"], *sides, links))
+        marks = [is_punctuation(word) for word in source], [is_punctuation(word) for word in target]
+        pairs.append(Pair(looked.maps["cross"], sides[0], sides[1], marks, links))
     return pairs
 
 
@@ -84,21 +87,19 @@ class Rule:
     layer: int
     head: int | None
     step: str
-    by: str
-    end: str
 
     def links(self, pair: Pair) -> list[tuple[int, int]]:
         heads = pair.cross[self.layer]
         weights = heads.mean(0) if self.head is None else heads[self.head]
         rows = weights[:-1] if self.step == "writes" else weights[1:]
-        return link_words(rows if self.end == "no link" else rows[:, :-1], pair.source, pair.target, self.by)  # type: ignore[arg-type]
+        return link_words(rows, pair.source, pair.target, *pair.marks)
 
     def score(self, pairs: list[Pair]) -> AlignmentScore:
         return score_alignment([self.links(pair) for pair in pairs], [pair.gold for pair in pairs])
 
     def words(self) -> str:
         heads = "mean of heads" if self.head is None else f"head {self.head + 1}"
-        return f"layer {self.layer + 1}, {heads}, step that {self.step} it, by {self.by}, EOS token {self.end}"
+        return f"layer {self.layer + 1}, {heads}, step that {self.step} it"
 
 
 def score_agreement(directory: Path, models: list[Translator], languages: tuple[str, str], sample: list[Path]) -> None:
@@ -128,7 +129,7 @@ def gold_links(directory: Path, languages: tuple[str, str]) -> list[GoldAlignmen
 def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
     head = "mean" if rule.head is None else rule.head + 1
     figures = [chosen.error_rate, held_out.error_rate, held_out.precision, held_out.recall]
-    cells = [rule.layer + 1, head, rule.step, rule.by, rule.end, *(f"{100 * x:.1f}" for x in figures)]
+    cells = [rule.layer + 1, head, rule.step, *(f"{100 * x:.1f}" for x in figures)]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -147,24 +148,22 @@ def main() -> None:
     half = len(pairs) // 2
     layers, heads = pairs[0].cross.shape[:2]
     rules = [
-        Rule(layer, head, step, by, end)
+        Rule(layer, head, step)
         for layer in range(layers)
         for head in (None, *range(heads))
         for step in ("writes", "reads")
-        for by in ("token", "word")
-        for end in ("left out", "no link")
     ]
     scored = [(rule, rule.score(pairs[:half]), rule.score(pairs[half:])) for rule in rules]
     means = [entry for entry in scored if entry[0].head is None]
     versions = f"dragoman {version('dragoman')}, torch {version('torch')}"
     print(f"{date.today()}, {versions}, {options.source} to {options.target}")
     print(f"{len(pairs)} sentences: rules chosen on the first {half}, stated on the other {len(pairs) - half}\n")
-    print("| layer | heads | step that ... it | by | EOS token | AER first half | AER | precision | recall |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| layer | heads | step that ... it | AER first half | AER | precision | recall |")
+    print("|---|---|---|---|---|---|---|")
     for entry in means:
         print(row(*entry))
     pointer = translator.alignment_head
-    own = Rule(pointer.layer, pointer.head, pointer.step, "token", "no link")
+    own = Rule(pointer.layer, pointer.head, pointer.step)
     print(f"\nby itself, without gold: {own.words()}")
     for name, part in (("all", pairs), ("the first half", pairs[:half]), ("the rest", pairs[half:])):
         found = own.score(part)

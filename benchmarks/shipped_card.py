@@ -9,7 +9,7 @@ from typing import Any
 
 NAMES = {"en": "English", "de": "German"}
 LICENSE = "CC-BY-4.0"
-MODELS = {"teacher": "teacher", "student": "student, float32", "student-int8": "student, int8 (this model)"}
+MODELS = {"teacher": "teacher, int8", "student": "student, float32", "student-int8": "student, int8 (this model)"}
 
 
 def read_reports(run: Path) -> dict[str, dict[str, Any]]:

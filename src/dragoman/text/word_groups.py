@@ -142,6 +142,12 @@ def is_visible(token: str) -> bool:
     return token.strip(MARK) not in INVISIBLE
 
 
+@lru_cache(maxsize=1 << 16)
+def is_punctuation(token: str) -> bool:
+    """Whether a token has no letter and no digit; a single byte of a character counts as a letter."""
+    return not any(character.isalnum() for character in token)
+
+
 def spell(tokens: Sequence[str]) -> str:
     """The text that token names write; byte tokens are decoded."""
     return BYTE_RUN.sub(_decode_bytes, "".join(tokens)).replace(MARK, " ")

@@ -3,46 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final
 
-from dragoman.text.word_groups import visible_word_ids
+from dragoman.text.word_groups import is_punctuation, visible_word_ids
 
 Links = list[tuple[int, int]]
+MIN_SHARE: Final = 0.46  # of the attention that a source word gets (chosen on half of a gold set)
+MIN_WEIGHT: Final = 0.05  # of the attention that a target word gives
 
 
 def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Links:
     """Pairs (source word, target word), counted from 0, by the rule of `link_words`.
 
     `attention_TS [T, S]` has a row for each target token and a column for each source token; one more column is the
-    source's EOS token.
+    source's EOS token. The punctuation of a word has no part in its links.
     """
-    return link_words(attention_TS, visible_word_ids(source), visible_word_ids(target))
+    sides = [lettered_words(tokens) for tokens in (source, target)]
+    return link_words(attention_TS, sides[0][0], sides[1][0], sides[0][1], sides[1][1])
 
 
 def link_words(
-    attention_TS: Any, source_words: Sequence[int], target_words: Sequence[int], by: Literal["token", "word"] = "token"
+    attention_TS: Any,
+    source_words: Sequence[int],
+    target_words: Sequence[int],
+    source_marks: Sequence[bool],
+    target_marks: Sequence[bool],
 ) -> Links:
-    """Link each target token, or each target word, to its most attended source word; no link to the EOS token.
+    """Link each source word to the target words that give it most of the attention that it gets.
 
-    `source_words` and `target_words` are the word indices of the tokens, -1 for a token without a word.
+    `source_words` and `target_words` are the word indices of the tokens, -1 for a token that does not count. Words are
+    linked with words, and punctuation, for which `source_marks` and `target_marks` are True, with punctuation.
     """
-    if max(source_words, default=-1) < 0 or max(target_words, default=-1) < 0:
+    n_source, n_target = len(source_marks), len(target_marks)
+    if not n_source or not n_target:
         return []
     import numpy as np  # imported here, because plain translation does not need it
 
-    weights = np.asarray(attention_TS, dtype=np.float64)
-    sources = [*source_words, *[-1] * (weights.shape[1] - len(source_words))]
-    targets = list(target_words)
-    if by == "word":
-        columns, rows = sorted(set(sources)), sorted({word for word in targets if word >= 0})
-        weights = pool_words(
-            weights,
-            [[i for i, word in enumerate(targets) if word == row] for row in rows],
-            [[i for i, word in enumerate(sources) if word == column] for column in columns],
-        )
-        sources, targets = columns, rows
-    pairs = {*zip([sources[best] for best in weights.argmax(1).tolist()], targets, strict=True)}
-    return sorted([pair for pair in pairs if pair[0] >= 0 and pair[1] >= 0])
+    rows = np.equal.outer(np.arange(n_target), target_words).astype(np.float64)
+    columns = np.equal.outer(source_words, np.arange(n_source)).astype(np.float64)
+    tokens = np.asarray(attention_TS, dtype=np.float64)[:, : len(source_words)]
+    weights = rows @ tokens @ columns / np.maximum(rows.sum(1, keepdims=True), 1)
+    weights *= np.equal.outer(target_marks, source_marks)
+    linked = (weights >= MIN_SHARE * weights.sum(0)) & (weights >= MIN_WEIGHT)
+    return [(s, t) for s, t in np.argwhere(linked.T).tolist()]
+
+
+def lettered_words(tokens: Sequence[str]) -> tuple[list[int], list[bool]]:
+    """The word of each token, without the punctuation of words that have letters; and which words have none."""
+    ids = visible_word_ids(tokens)
+    if -1 not in ids and not any(map(is_punctuation, tokens)):
+        return ids, [False] * (max(ids, default=-1) + 1)
+    marks = [True] * (max(ids, default=-1) + 1)
+    for token, word in zip(tokens, ids, strict=True):
+        if word >= 0 and not is_punctuation(token):
+            marks[word] = False
+    return [
+        -1 if word >= 0 and is_punctuation(token) and not marks[word] else word
+        for token, word in zip(tokens, ids, strict=True)
+    ], marks
 
 
 def pool_words(weights: Any, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> Any:

@@ -47,7 +47,7 @@ def test_sources_are_unique_and_not_in_a_test_set(data: Path, monkeypatch: pytes
 
 
 def test_fewer_steps_of_the_student_fit_into_less_time() -> None:
-    lines, most = 63_000, 42_000  # 10 s of translating
+    lines, most = 10 * shipped_models.LINES_PER_SECOND, 42_000
     seconds = 10 + shipped_models.STUDENT_OVERHEAD
     assert (
         shipped_models.fitting_steps(seconds + 20_000 * shipped_models.STUDENT_STEP_SECONDS + 1, lines, most) == 20_000

@@ -60,8 +60,13 @@ def word_starts(tokens: Sequence[str]) -> Int64Array:
     return np.array([token.startswith(MARK) for token in tokens], np.int64)
 
 
-def token_links(links: Links, source: Sequence[int], target: Sequence[int]) -> list[int]:
-    """Links `target << 16 | source` between all tokens of linked words, from the word of each token."""
+def token_links(
+    links: Links, source: Sequence[int], target: Sequence[int], marks: tuple[Sequence[bool], Sequence[bool]]
+) -> list[int]:
+    """Links `target << 16 | source` between the tokens of linked words, from the word of each token.
+
+    `marks` says which tokens of each side are punctuation: a comma after a word is linked with a comma, not with words.
+    """
     by_word: list[dict[int, list[int]]] = [{}, {}]
     for positions, words in zip(by_word, (source, target), strict=True):
         for position, word in enumerate(words):
@@ -71,6 +76,6 @@ def token_links(links: Links, source: Sequence[int], target: Sequence[int]) -> l
         for one, other in links
         for s in by_word[0].get(one, ())
         for t in by_word[1].get(other, ())
-        if max(s, t) < MAX_POSITION
+        if marks[0][s] == marks[1][t] and max(s, t) < MAX_POSITION
     }
     return sorted(found)

@@ -22,6 +22,7 @@ from dragoman.data.prepared import DEPTHS, LINKS, SIDES, TOKENIZERS
 from dragoman.data.shards import Sentences, SentenceWriter, SplitPart, dtype_for, map_file
 from dragoman.errors import DataError
 from dragoman.text.token_table import add_language_tokens
+from dragoman.text.word_groups import is_punctuation
 
 if TYPE_CHECKING:
     from dragoman.text import Tokenizer
@@ -214,13 +215,19 @@ def append_links(
 ) -> None:
     """Append the links between the tokens of the kept pairs of a chunk, from links between their words."""
     links = Sentences.open(context.staging, f"{text.name}.{LINKS}", "uint32")
-    words = [words_of_tokens(context, side, encoded) for side, encoded in zip(SIDES, chunk, strict=True)]
+    vocabularies = [token_names(context, side) for side in SIDES]
+    words = [words_of_tokens(names, encoded) for names, encoded in zip(vocabularies, chunk, strict=True)]
+    marks = [
+        np.array([is_punctuation(name) for name in names])[encoded.ids]
+        for names, encoded in zip(vocabularies, chunk, strict=True)
+    ]
     starts = [np.cumsum(encoded.lengths) - encoded.lengths for encoded in chunk]
     found = []
     for i in np.flatnonzero(kept).tolist():
         pairs = [(code & 0xFFFF, code >> 16) for code in links[begin + i].tolist()]
-        sides = [words[n][starts[n][i] : starts[n][i] + chunk[n].lengths[i]].tolist() for n in range(2)]
-        found.append(token_links(pairs, sides[0], sides[1]))
+        tokens = [slice(starts[n][i], starts[n][i] + chunk[n].lengths[i]) for n in range(2)]
+        sides = [words[n][tokens[n]].tolist() for n in range(2)]
+        found.append(token_links(pairs, sides[0], sides[1], (marks[0][tokens[0]], marks[1][tokens[1]])))
     writer.append(np.fromiter(chain.from_iterable(found), np.uint32), int_array(map(len, found), len(found)))
 
 
@@ -230,11 +237,16 @@ def append_word_links(writer: SentenceWriter, links: Sequence[Links]) -> None:
     writer.append(np.array(codes, np.uint32), int_array(map(len, links), len(links)))
 
 
-def words_of_tokens(context: PrepareContext, side: str, encoded: EncodedSide) -> Int64Array:
-    """The index of each token's word in its sentence; language tokens come before the first word."""
+def token_names(context: PrepareContext, side: str) -> list[str]:
+    """The vocabulary of a side."""
     name = "shared" if (context.staging / TOKENIZERS / "shared.json").exists() else side
     tokenizer = cached_tokenizer(context.staging / TOKENIZERS, name)
-    begins = word_starts(tokenizer.tokens(range(tokenizer.vocabulary_size)))[encoded.ids]
+    return tokenizer.tokens(range(tokenizer.vocabulary_size))
+
+
+def words_of_tokens(names: Sequence[str], encoded: EncodedSide) -> Int64Array:
+    """The index of each token's word in its sentence; language tokens come before the first word."""
+    begins = word_starts(names)[encoded.ids]
     total = np.cumsum(begins)
     first = np.cumsum(encoded.lengths) - encoded.lengths
     before = np.repeat(np.concatenate([[0], total])[first[encoded.lengths > 0]], encoded.lengths[encoded.lengths > 0])

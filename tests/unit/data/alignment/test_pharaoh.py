@@ -13,7 +13,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.errors import DataError
 from dragoman.progress import SilentReporter
-from dragoman.text.word_groups import visible_word_ids
+from dragoman.text.word_groups import is_punctuation, visible_word_ids
 from raising import raises
 from small_corpora import RECIPE, put, some_pairs
 
@@ -48,10 +48,16 @@ def test_links_are_between_the_tokens_of_linked_words(changes: dict[str, object]
     for i in range(len(split)):
         ids = split.source[i].tolist(), split.target[i].tolist()
         both = tuple(t.decode(of) for t, of in zip(prepared.tokenizers, ids, strict=True))
-        words = [visible_word_ids(t.tokens(of)) for t, of in zip(prepared.tokenizers, ids, strict=True)]
+        tokens = [t.tokens(of) for t, of in zip(prepared.tokenizers, ids, strict=True)]
+        words = [[*zip(visible_word_ids(names), map(is_punctuation, names), strict=True)] for names in tokens]
         wanted = {tuple(map(int, link.split("-"))) for link in by_text[both].split()}
         found = {(link & 0xFFFF, link >> 16) for link in split.alignment.links[i].tolist()}
-        expected = {(s, t) for s, a in enumerate(words[0]) for t, b in enumerate(words[1]) if (a, b) in wanted}
+        expected = {
+            (s, t)
+            for s, (a, mark) in enumerate(words[0])
+            for t, (b, other) in enumerate(words[1])
+            if (a, b) in wanted and mark == other  # a comma is linked with a comma
+        }
         assert found == expected
         seen += len(found)
     assert seen > 50
