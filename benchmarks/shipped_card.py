@@ -52,7 +52,7 @@ def card(run: Path, weaknesses: str) -> str:
         *("", "## Known weaknesses", "", weaknesses.strip(), "", "## Data", ""),
         "| corpus | used for | license |",
         "|---|---|---|",
-        "| Europarl, 1,655,544 pairs | teacher; its sources for the student | no known restrictions |",
+        "| Europarl, 1,655,544 pairs | teacher; three quarters of it, one side, for the student | no known restrictions |",
         "| Tatoeba, 165,812 pairs (and English of its other pairs) | teacher, student | CC BY 2.0 FR |",
         "| newstest2008 to 2012, three times | teacher, student | none stated |",
         *(
