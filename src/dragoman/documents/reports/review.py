@@ -34,6 +34,8 @@ def entry(result: SegmentResult) -> dict[str, Any]:
         found["confidence"] = round(result.confidence, 3)
     notes = [f"left in the source language: {PROBLEMS[result.problem]}"] if result.problem else []
     notes += result.flags
+    if result.low_confidence:
+        notes.append("low confidence")
     notes += [f"lacks {phrase!r}" for phrase in result.unmet]
     notes += [f"no aligned words for <{tag}>" for tag in result.unaligned]
     if result.retried and result.problem is None:

@@ -84,6 +84,7 @@ class ReviewSegment(BaseModel):
     source: str
     target: str | None = Field(description="Its translation; null if it was left in the source language.")
     problem: str | None = Field(description="Why it, or a sentence of it, was left: placeholder_lost, markup_lost...")
+    confidence: float | None = Field(description="The lowest of its sentences; null if the model translated none.")
     flags: list[str]
     unmet: list[str] = Field(description="Required phrases that are missing.")
     unaligned: list[str] = Field(description="Tags whose words have no aligned translation.")
