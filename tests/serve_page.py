@@ -61,12 +61,12 @@ class Backwards:
                 -0.25,
                 tuple(tokens),
                 tuple(f"▁{word}" for word in words),
-                attention=self.attention(len(tokens), len(words)),
                 alignment=(),
+                alignment_weights=self.weights(len(tokens), len(words)),
                 alternatives=tuple(others),
             )
 
-    def attention(self, rows: int, columns: int) -> np.ndarray:
+    def weights(self, rows: int, columns: int) -> np.ndarray:
         weights = np.random.default_rng(rows).random((rows, columns)) ** 4
         return np.asarray(weights / weights.sum(1, keepdims=True))
 

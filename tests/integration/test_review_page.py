@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ try {
   const words = cells[1].querySelectorAll("span");
   words[0].dispatchEvent(new MouseEvent("mouseenter"));
   const on = Array.from(document.querySelectorAll(".on"), one => one.textContent);
+  const red = Array.from(document.querySelectorAll(".bar"), bar => bar.style.background === "var(--low)");
   document.getElementById("only").click();
   const shown = Array.from(document.querySelectorAll("tbody tr"), row => !row.hidden);
-  document.body.dataset.found = JSON.stringify([on, cells[2].textContent, shown]);
+  document.body.dataset.found = JSON.stringify([on, cells[2].textContent, red, shown]);
 } catch (error) { document.documentElement.dataset.error = error.stack; }
 </script></html>"""
 
@@ -31,8 +33,9 @@ def test_the_page_shows_aligned_words(tmp_path: Path) -> None:
     segments = html.read("<p>one 😀 <b>two</b> {x}</p><p>lost {y}</p>".encode(), "page.html").segments
     forgetful = WordByWord(lost=frozenset(["X1", "4831"]), can_require=False)
     done = translate_segments(segments[:1], WordByWord(order=backward), align=True).results
-    lost = translate_segments(segments[1:], forgetful).results
-    page = review_page(Report([*done, *lost]), "page.html").replace("</html>", DRIVER)
+    lost = [replace(translate_segments(segments[1:], forgetful).results[0], confidence=0.9)]
+    unsure = [replace(done[0], confidence=0.29), replace(done[0], confidence=0.31)]
+    page = review_page(Report([*done, *lost, *unsure]), "page.html").replace("</html>", DRIVER)
     (tmp_path / "review.html").write_text(page, encoding="utf-8")
     document = chromium((tmp_path / "review.html").as_uri(), tmp_path / "profile", "--dump-dom")
-    assert found(document) == [["one", "ONE"], "{x} TWO 😀 ONE", [False, True]]
+    assert found(document) == [["one", "ONE"], "{x} TWO 😀 ONE", *[[False, True, True, False]] * 2]

@@ -82,7 +82,7 @@ def between_words(translation: Translation) -> np.ndarray:
         np.array(visible_word_ids(translation.source_tokens)),
     )
     table = np.zeros((rows.max() + 1, columns.max() + 1))
-    for t, row in enumerate(translation.attention):
+    for t, row in enumerate(translation.alignment_weights):
         for s, weight in enumerate(row):
             table[rows[t], columns[s]] += weight / (rows == rows[t]).sum()
     return table

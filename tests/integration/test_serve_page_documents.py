@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,14 @@ from typing import Any
 import pytest
 
 from browser import CHROMIUM
+from dragoman.documents.memory.lookup import Match
+from dragoman.documents.reports.report import PROBLEMS, SegmentResult
+from dragoman.documents.reports.review import segment_notes
+from dragoman.documents.segment import Segment
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Service
-from dragoman.translation.result import Translation
+from dragoman.translation.result import FLAGS, Translation
 from serve_page import drive
 from serving import WHOLE_LINES
 from word_by_word import Aligned
@@ -117,6 +123,30 @@ def test_errors_are_shown(told: Any) -> None:
 def test_a_file_can_be_chosen_and_closed(told: Any) -> None:
     assert told["chosen"] == "TWO ONE"
     assert told["closed"] == ["none", False, True, "open"]
+
+
+def test_the_review_is_in_chinese_on_a_chinese_page(tmp_path: Path) -> None:
+    matches = (Match("a", "甲", 100.0), Match("b", "乙", 80.0))
+    every = SegmentResult(Segment("x"), None, "empty", 0.9, FLAGS, ("词",), ("b",), retried=True, matches=matches)
+    results = [every, *(replace(every, problem=problem) for problem in PROBLEMS)]
+    results += [SegmentResult(Segment("x"), confidence=0.1, retried=True)]
+    notes = [note for result in results for note in segment_notes(result)]
+    script = f"""(async () => {{
+await until(() => current.models);
+told.notes = {json.dumps(notes)}.map(noteText);
+drop("lines.txt", "one two\\nlost words");
+await until(() => stateOf() === "done");
+told.document = [text("document-status"), byId("review").rows[2].textContent, text("only-review-choice").trim()];
+done();
+}})();"""
+    model = ServedModel("en-de", Forgetful(), WHOLE_LINES, "a fake", ("en", "de"))
+    found = drive(Service({"en-de": model}, Limits()), DROP + script, tmp_path, query="?lang=zh")
+    english = {note["text"] for note in notes}
+    assert len(found["notes"]) == len(notes) and english.isdisjoint(found["notes"])
+    assert all(re.search("[一-鿿]", note) and "undefined" not in note for note in found["notes"])
+    status, row, label = found["document"]
+    assert (status, label) == ("共 2 段，已翻译 1 段，1 段需要检查", "只看需要检查的段落")
+    assert row == "第 2 行lost wordslost words保留了原文：模型没有给出译文"
 
 
 def test_the_language_of_a_file_is_detected_and_its_direction_is_shown(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ done();
                     found,
                     text=f"{settings['to']} {found.text}",
                     tokens=(f"▁{settings['to']}", *found.tokens),
-                    attention=self.attention(1 + len(found.tokens), len(found.source_tokens)),
+                    alignment_weights=self.weights(1 + len(found.tokens), len(found.source_tokens)),
                 )
 
     several = replace(MODEL, name="several", translator=Told(), languages=None, targets=("de", "fr"), sources=("en",))

@@ -161,8 +161,8 @@ class Service:
     async def translate_with_attention(
         self, text: str, settings: BatchSettings, caller: Caller, translation: str | None = None
     ) -> Translation:
-        """Translate one line with alignment and attention; a given translation needs no search."""
-        settings = replace(settings, alignment=True, attention=True, translation=translation)
+        """Translate one line with its alignment; a given translation needs no search."""
+        settings = replace(settings, alignment=True, translation=translation)
         self.check_size([text] if translation is None else [text, translation])
         check_added_length([text], settings.search)
         count = settings.model.count_tokens or estimate_tokens

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
 
 def forced_attention(translator: Translator, source: str, target: str, to: str | None = None) -> Translation | None:
-    """`target` as the translation of `source`, with its attention and alignment, but without a score.
+    """`target` as the translation of `source`, with its alignment and the weights behind it, but without a score.
 
     None if the source is too long to be translated at once, or the model has no positions for the target.
     """
-    from dragoman.engines.forced import mean_attention
-
     segmenter = translator.segmenter
     _, (segments,) = segmenter.encode(*segmenter.split_texts([source]), "auto")
     output = tuple(translator.target.encode(target))
@@ -33,9 +31,8 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
     assembly = Assembly(
         translator.source,
         translator.target,
-        {pair: mean_attention(weights)},
-        {pair: translator.alignment_head.select(weights).copy()},
-        translator.n_language_tokens,
+        alignment={pair: translator.alignment_head.select(weights).copy()},
+        n_language_tokens=translator.n_language_tokens,
     )
     (found,) = assembly.translations([pair[0]], [[Hypothesis(list(output), 0.0, 0.0)]])
     return replace(found, text=target)  # the given text, not the decoded tokens

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lxml import etree
@@ -12,8 +13,9 @@ from lxml import etree
 from dragoman.documents.files import Extras, check_outputs
 from dragoman.documents.formats import html
 from dragoman.documents.reports.bilingual import bilingual_file
-from dragoman.documents.reports.report import Report
+from dragoman.documents.reports.report import LOW_CONFIDENCE, Report, SegmentResult
 from dragoman.documents.reports.review import review_page
+from dragoman.documents.segment import Segment, Target
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import OutputError
 from raising import raises
@@ -52,17 +54,40 @@ def test_tmx_has_both_texts(report: Report) -> None:
     assert opening.text == "<b>"
 
 
+def page_data(page: str) -> dict[str, Any]:
+    found = re.search(r"const data = (\{.*\});\n", page)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
 def test_the_page_has_words_with_their_links(report: Report) -> None:
     page = review_page(report, "page.html")
     assert page.count("</script>") == 1  # that of the page itself
-    found = re.search(r"const data = (\{.*\});\n", page)
-    assert found
-    data = json.loads(found[1])
-    first = data["segments"][0]
+    first = page_data(page)["segments"][0]
     assert (first["source"], first["target"]) == ("One two & {file} three", "THREE {file} & TWO ONE")
     source, target, links = first["words"]
     pairs = {(first["source"][slice(*source[s])], first["target"][slice(*target[t])]) for s, t in links}
     assert pairs == {("One", "ONE"), ("two", "TWO"), ("&", "&"), ("{file}", "{file}"), ("three", "THREE")}
+
+
+def test_low_confidence_needs_review_everywhere() -> None:
+    results = [
+        SegmentResult(Segment(f"text {confidence}"), Target("Text"), confidence=confidence)
+        for confidence in (0.9, LOW_CONFIDENCE, LOW_CONFIDENCE - 1e-6, 0.02, None)
+    ]
+    results.append(SegmentResult(Segment("text 6"), Target("Text"), confidence=0.1, flags=("too_short",)))
+    report, expected = Report(results), [False, False, True, True, False, True]
+    assert [one.needs_review for one in results] == expected
+    assert report.counts.to_review == 3 and report.summary().endswith("; 3 to review")
+    assert [one["segment"] for one in report.to_json()["review"]] == [3, 4, 6]
+    segments = page_data(review_page(report, "page.html"))["segments"]
+    assert [one["review"] for one in segments] == expected
+    assert [bool(one["notes"]) for one in segments] == expected
+    assert [note["code"] for note in segments[5]["notes"]] == ["too_short"]  # it explains the confidence
+    units = bilingual_file(report, ".xlf", "page.html", "en", "de").split("</trans-unit>")[:-1]
+    assert ["needs-review-translation" in unit for unit in units] == expected
+    assert ["<note>" in unit for unit in units] == expected
 
 
 def test_names_are_checked_before_anything_is_translated(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from dragoman.config.model import PositionCodeName
 from dragoman.errors import SearchError
 from dragoman.inspect.positions.codes import PositionView, code_views
 from dragoman.inspect.positions.page import positions_page
+from dragoman.inspect.positions.picture import sign_colormap
 from raising import raises
 
 DRIVE = """<script>
@@ -25,6 +26,8 @@ const all = what => [...document.querySelectorAll(what)];
 const press = key => document.dispatchEvent(new KeyboardEvent("keydown", { key }));
 const shown = () => [...document.querySelectorAll(".slot select")].map(s => s.selectedOptions[0].textContent);
 const seen = { start: shown(), cards: all("#cards button").length, lines: all("#chart .mean").length };
+const [rows, columns] = views[0].values.shape, painted = paintNumbers(views[0].values, 0).getContext("2d");
+seen.painted = [...painted.getImageData(0, 0, columns, rows).data];
 all("#cards button").find(b => b.textContent === "alibi").dispatchEvent(new MouseEvent("click", { shiftKey: true }));
 seen.after = shown(); seen.heads = all(".slot[data-slot='1'] .planes button").length;
 press("ArrowRight"); press("ArrowRight"); press("ArrowDown");
@@ -81,6 +84,15 @@ def test_a_page_of_too_many_positions_is_rejected() -> None:
         positions_page(code_views(["none"], ModelRecipe(d_model=8), 601))
 
 
+def assert_painted_as_in_a_picture(view: PositionView, pixels: Any) -> None:
+    """Compare the colors of the page, on white, with those of the picture."""
+    shares = view.values / np.abs(view.values).max()
+    expected = 255 * sign_colormap()((shares.flatten() + 1) / 2)[:, :3]
+    colors, opacity = pixels[:, :3], pixels[:, 3:] / 255
+    np.testing.assert_allclose(opacity * colors + (1 - opacity) * 255, expected, atol=3)
+    assert (shares < -0.5).any() and (shares > 0.5).any()
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 def test_two_codes_are_compared_in_a_browser(text: str, views: list[PositionView], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
@@ -89,6 +101,7 @@ def test_two_codes_are_compared_in_a_browser(text: str, views: list[PositionView
     seen = found(chromium(page.as_uri(), tmp_path / "profile", "--dump-dom", "--window-size=500,800"))
     assert seen["start"] == ["sinusoidal", "index"]
     assert (seen["cards"], seen["lines"]) == (len(views), 2)
+    assert_painted_as_in_a_picture(views[0], np.array(seen["painted"]).reshape(-1, 4))
     assert (seen["after"], seen["heads"]) == (["sinusoidal", "alibi"], 4)
     assert "query at 1, key at 1" in seen["said"] and "alibi head 2: 0.00 added to the score" in seen["said"]
     assert seen["pair"] == [5, 3]

@@ -43,7 +43,7 @@ class FakeTranslator:
         n_best = settings["search"].n_best
         others = tuple(Translation(f"{text.upper()} {rank}", -1.0 - rank, -2.0 - rank) for rank in range(1, n_best))
         alignment = ((0, 0),) if settings["alignment"] else None
-        attention = [[0.75]] if settings["attention"] else None
+        weights = [[0.75]] if settings["alignment"] else None
         word = (f"▁{text}",)
         return Translation(
             text.upper(),
@@ -52,7 +52,7 @@ class FakeTranslator:
             (f"▁{text.upper()}",),
             word,
             alignment=alignment,
-            attention=attention,
+            alignment_weights=weights,
             alternatives=others,
         )
 

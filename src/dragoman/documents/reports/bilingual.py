@@ -29,8 +29,8 @@ def write_xliff(report: Report, name: str, source: str, target: str) -> str:
         if result.target is not None:
             state = "needs-review-translation" if result.needs_review else "translated"
             unit.append(f'<target state="{state}">{with_elements(result.target)}</target>\n')
-        if result.problem or result.flags or result.unmet:
-            notes = [*([result.problem] if result.problem else []), *result.flags, *result.unmet]
+        low = ["low_confidence"] if result.low_confidence else []
+        if notes := [*([result.problem] if result.problem else []), *result.flags, *low, *result.unmet]:
             unit.append(f"<note>{escape_xml(', '.join(notes))}</note>\n")
         units.append("".join([*unit, "</trans-unit>\n"]))
     return (

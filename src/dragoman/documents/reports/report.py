@@ -20,6 +20,7 @@ PROBLEMS: dict[Problem, str] = {
 }
 
 MAX_RESULTS: Final = 1000  # of a large document that are kept
+LOW_CONFIDENCE: Final = 0.3  # translations below it need review
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,19 @@ class SegmentResult:
     words: WordLinks | None = None
 
     @property
+    def degenerate(self) -> bool:
+        """Whether a flag marks text that is probably wrong; it also lowers the confidence."""
+        return not {*DEGENERATE, "empty"}.isdisjoint(self.flags)
+
+    @property
+    def low_confidence(self) -> bool:
+        """Whether the model is unsure of a sentence that no flag marks."""
+        return self.confidence is not None and self.confidence < LOW_CONFIDENCE and not self.degenerate
+
+    @property
     def needs_review(self) -> bool:
-        """Whether a person should look at it."""
-        return bool(self.problem or self.unmet or self.unaligned or set(self.flags) & {*DEGENERATE, "empty"})
+        """Whether a person should look at it; counts, reports, pages and bilingual files all ask here."""
+        return bool(self.problem or self.unmet or self.unaligned or self.degenerate or self.low_confidence)
 
 
 @dataclass
@@ -125,7 +136,7 @@ class Report:
         left = counts.problems
         parts += [f"{n:,} left in the source language ({PROBLEMS[problem]})" for problem, n in left.items()]
         if others := counts.to_review - left.total():
-            parts.append(f"{others:,} more to review")
+            parts.append(f"{others:,} {'more ' if left else ''}to review")
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -141,6 +152,7 @@ class Report:
                     "source": one.segment.text,
                     "target": None if one.target is None else one.target.text,
                     "problem": one.problem,
+                    "confidence": one.confidence,
                     "flags": list(one.flags),
                     "unmet": list(one.unmet),
                     "unaligned": list(one.unaligned),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
@@ -18,11 +19,36 @@ def review_page(report: Report, name: str) -> str:
     return template.replace('"DATA"', content)
 
 
-def describe(match: Match) -> str:
+def make_note(code: str, text: str, *values: str) -> dict[str, Any]:
+    """A note in English, with a code and values for pages in other languages."""
+    return {"code": code, "values": values, "text": text}
+
+
+def match_note(match: Match) -> dict[str, Any]:
     """A match in a translation memory."""
     if match.score == 100:
-        return f"in the memory: {match.target}"
-    return f"{match.score:.0f} % like {match.source!r} in the memory: {match.target}"
+        return make_note("match", f"in the memory: {match.target}", match.target)
+    score = f"{match.score:.0f}"
+    text = f"{score} % like {match.source!r} in the memory: {match.target}"
+    return make_note("similar", text, score, match.source, match.target)
+
+
+def segment_notes(result: SegmentResult) -> Iterator[dict[str, Any]]:
+    """What a person should know about a segment."""
+    if result.problem is not None:
+        yield make_note("kept", f"left in the source language: {PROBLEMS[result.problem]}", result.problem)
+    for flag in result.flags:
+        if flag != "unmet":  # the phrases themselves are below
+            yield make_note(flag, flag)
+    if result.low_confidence:
+        yield make_note("low_confidence", "low confidence")
+    for phrase in result.unmet:
+        yield make_note("lacks", f"lacks {phrase!r}", phrase)
+    for tag in result.unaligned:
+        yield make_note("unaligned", f"no aligned words for <{tag}>", tag)
+    if result.retried and result.problem is None:
+        yield make_note("retried", "placeholders needed a second try")
+    yield from map(match_note, result.matches)
 
 
 def entry(result: SegmentResult) -> dict[str, Any]:
@@ -32,14 +58,7 @@ def entry(result: SegmentResult) -> dict[str, Any]:
         found["target"] = result.target.text
     if result.confidence is not None:
         found["confidence"] = round(result.confidence, 3)
-    notes = [f"left in the source language: {PROBLEMS[result.problem]}"] if result.problem else []
-    notes += result.flags
-    notes += [f"lacks {phrase!r}" for phrase in result.unmet]
-    notes += [f"no aligned words for <{tag}>" for tag in result.unaligned]
-    if result.retried and result.problem is None:
-        notes.append("placeholders needed a second try")
-    notes += map(describe, result.matches)
-    found["notes"] = notes
+    found["notes"] = list(segment_notes(result))
     if result.words is not None:
         found["words"] = [result.words.source, result.words.target, result.words.links]
     return found

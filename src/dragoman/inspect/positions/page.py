@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from dragoman.errors import SearchError
 from dragoman.inspect.attention.page import render_page
 from dragoman.inspect.positions.codes import ABOUT, Numbers, PositionView, plane_names
+from dragoman.inspect.positions.palette import DARK, LIGHT
 
 MAX_INT16: Final = 32767  # numbers are stored as 16-bit integers, and the value of the largest
 MAX_PAGE_NUMBERS: Final = 16_000_000  # a page of 43 MB at most
@@ -26,7 +28,8 @@ def positions_page(views: Sequence[PositionView], title: str = "Position codes")
             f"{longest:,} positions and {total:,} numbers: use a smaller --length, fewer --code, or a picture",
             code="too_large",
         )
-    data = {"title": title, "views": [view_data(view) for view in views]}
+    colors = {"light": asdict(LIGHT), "dark": asdict(DARK)}
+    data = {"title": title, "colors": colors, "views": [view_data(view) for view in views]}
     return render_page("positions.html", ("attention.css", "positions.css"), ("positions.js",), data)
 
 

@@ -21,7 +21,8 @@ function paintNumbers(part, plane) {
   const [height, width] = part.shape.slice(-2), from = plane * height * width, canvas = document.createElement("canvas");
   canvas.width = width; canvas.height = height;
   const pen = canvas.getContext("2d"), image = pen.createImageData(width, height);
-  const parse = name => [1, 3, 5].map(i => parseInt(css(name).slice(i, i + 2), 16)), plus = parse("--plus"), minus = parse("--minus");
+  const { positive, negative } = data.colors[document.documentElement.dataset.theme];
+  const parse = color => [1, 3, 5].map(i => parseInt(color.slice(i, i + 2), 16)), plus = parse(positive), minus = parse(negative);
   let most = 1;
   for (let i = 0; i < height * width; i++) most = Math.max(most, Math.abs(part.data[from + i]));
   for (let i = 0; i < height * width; i++) {

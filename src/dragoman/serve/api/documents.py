@@ -84,6 +84,7 @@ class ReviewSegment(BaseModel):
     source: str
     target: str | None = Field(description="Its translation; null if it was left in the source language.")
     problem: str | None = Field(description="Why it, or a sentence of it, was left: placeholder_lost, markup_lost...")
+    confidence: float | None = Field(description="The lowest of its sentences; null if the model translated none.")
     flags: list[str]
     unmet: list[str] = Field(description="Required phrases that are missing.")
     unaligned: list[str] = Field(description="Tags whose words have no aligned translation.")
@@ -99,6 +100,14 @@ class DocumentReport(BaseModel):
     review: list[ReviewSegment]
 
 
+class Note(BaseModel):
+    """What a person should know about a segment."""
+
+    code: str = Field(description="A flag, kept, low_confidence, lacks, unaligned, retried, match or similar.")
+    values: list[str] = Field(description="What the note is about: a phrase, a tag, a match in the memory...")
+    text: str = Field(description="The note in English.")
+
+
 class SegmentView(BaseModel):
     """A segment and its translation, for showing them side by side."""
 
@@ -107,7 +116,7 @@ class SegmentView(BaseModel):
     target: str | None = None
     review: bool = Field(description="Whether it needs review.")
     confidence: float | None = None
-    notes: list[str]
+    notes: list[Note]
     words: tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]] | None = Field(
         None, description="Offsets of the words of source and target, and pairs of aligned words."
     )

@@ -170,7 +170,9 @@ class AttentionResponse(BaseModel):
     model: str
     source: AttentionSide
     target: AttentionSide
-    weights: list[list[float]] = Field(description="One row per target token, one column per source token.")
+    weights: list[list[float]] = Field(
+        description="One row per target token, one column per source token; of the head that aligns words."
+    )
     alignment: Alignment
 
 
@@ -257,8 +259,8 @@ def attention_fields(model: str, source: str, translation: Translation) -> dict[
 
 
 def attention_rows(translation: Translation) -> Iterator[list[float]]:
-    """The weights of each target token, rounded."""
-    for row in () if translation.attention is None else translation.attention:
+    """The weights of each target token in the alignment head, rounded."""
+    for row in () if translation.alignment_weights is None else translation.alignment_weights:
         yield [round(float(weight), 4) for weight in row]
 
 

@@ -128,7 +128,7 @@ def add_resources(model: ServedModel, memories: Sequence[Path], terms: Sequence[
 def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:
     """Whether a model has attention between tokens; the test also loads the engine for it."""
     try:
-        translator.translate(WARM_UP, search=search, alignment=True, attention=True, to=to)
+        translator.translate(WARM_UP, search=search, alignment=True, to=to)
     except SearchError:  # a model without attention between tokens
         return False
     return True

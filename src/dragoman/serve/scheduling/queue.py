@@ -34,7 +34,6 @@ class BatchSettings:
     model: ServedModel
     search: Search = field(default_factory=Search)
     alignment: bool = False
-    attention: bool = False
     to: str | None = None  # target language, for a model with several
     constraints: Constraints | None = None
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -58,7 +57,7 @@ class BatchSettings:
     @property
     def is_search_only(self) -> bool:
         """Whether nothing is computed after the search."""
-        return not (self.alignment or self.attention)
+        return not self.alignment
 
 
 class QueuedRequest:

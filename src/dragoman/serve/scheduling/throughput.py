@@ -48,5 +48,5 @@ class Throughput:
             settings.constraints is not None or settings.model.terms is not None,
             search.sampling is not None,
         )
-        slow = (settings.alignment, settings.attention, sampled, constrained)
+        slow = (settings.alignment, sampled, constrained)
         return settings.model.name, count_rows(search), slow

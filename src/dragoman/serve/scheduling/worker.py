@@ -114,7 +114,6 @@ class Worker:
                 batch.sentences,
                 search=settings.search,
                 alignment=settings.alignment,
-                attention=settings.attention,
                 to=settings.to,
                 reproducible=self.reproducible,
                 stop=batch.stop,

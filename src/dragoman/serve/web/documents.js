@@ -93,8 +93,14 @@ function addSegments() {
   byId("more").hidden = body.rows.length >= chosen.length;
 }
 
+/* A note in the language of the page; those without a string are in English. */
+function noteText({ code, values, text }) {
+  const own = strings.notes[code];
+  return own ? own(...values) : strings.flags[code] || text;
+}
+
 function segmentRow(segment) {
-  const row = element("tr", segment.review ? "review" : ""), about = element("td", "about", segment.key), source = element("td"), target = element("td");
+  const row = element("tr", segment.review ? "review" : ""), about = element("td", "about", strings.place(segment.key)), source = element("td"), target = element("td");
   if (segment.confidence !== undefined) {
     const bar = element("span", "bar"), inside = element("i");
     inside.style.setProperty("--part", segment.confidence);
@@ -117,7 +123,7 @@ function segmentRow(segment) {
     link((spans[0] || [])[s], (spans[1] || [])[t]);
     link((spans[1] || [])[t], (spans[0] || [])[s]);
   }
-  if (segment.notes.length) target.append(element("div", "notes", segment.notes.map(note => strings.flags[note] || note).join("; ")));
+  if (segment.notes.length) target.append(element("div", "notes", segment.notes.map(noteText).join(strings.semicolon)));
   row.append(about, source, target);
   return row;
 }

@@ -22,6 +22,7 @@ const STRINGS = {
       too_long: "it is much longer than the text", copied: "a sentence was not translated", no_letters: "words are missing",
       unseen_length: "a sentence is longer than any in the training data", empty: "a sentence has no translation",
     },
+    semicolon: "; ", place: key => key, notes: {},
   },
   zh: {
     model: "模型", pair: (from, to) => `${from} → ${to}`, into: to => `→ ${to}`, detect: "检测语言", detected: name => `检测到${name}`,
@@ -43,6 +44,13 @@ const STRINGS = {
       truncated: "有一部分被截断", repetitive: "译文有重复", too_short: "可能有遗漏",
       too_long: "译文比原文长得多", copied: "有一句没有翻译", no_letters: "译文缺少文字",
       unseen_length: "有一句比训练数据中的都长", empty: "有一句没有译文",
+    },
+    semicolon: "；", place: key => key.replace(/^line (\d+)/, "第 $1 行").replace(/^cue (\d+)/, "字幕 $1"),
+    notes: {
+      kept: problem => `保留了原文：${{ placeholder_lost: "模型没有保留全部占位符", markup_lost: "标记无法像原文那样嵌套", empty: "模型没有给出译文" }[problem]}`,
+      low_confidence: () => "置信度低", split: () => "分成几部分翻译", lacks: phrase => `缺少“${phrase}”`,
+      unaligned: tag => `译文中没有与 <${tag}> 对应的词`, retried: () => "重译后才保留了占位符", match: target => `翻译记忆：${target}`,
+      similar: (score, source, target) => `与翻译记忆中的“${source}”有 ${score}% 相似：${target}`,
     },
   },
 };

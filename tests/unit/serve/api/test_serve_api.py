@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
@@ -231,11 +232,11 @@ def test_a_real_model_answers_as_the_translator_does(real: TestClient, directory
 def test_attention_of_a_real_model(real: TestClient, directory: Path) -> None:
     text = "  the old box, the hall"
     found = real.post("/v1/attention", json={"text": text}).json()
-    expected = Translator.load(directory, device="cpu", threads=1).translate(text, attention=True, alignment=True)
+    expected = Translator.load(directory, device="cpu", threads=1).translate(text, alignment=True)
     assert found["target"]["text"] == expected.text
     assert found["source"]["tokens"] == list(expected.source_tokens)
     assert found["target"]["tokens"] == list(expected.tokens)
-    assert found["weights"] == [[pytest.approx(weight, abs=1e-4) for weight in row] for row in expected.attention]
+    np.testing.assert_allclose(found["weights"], expected.alignment_weights, atol=1e-4)
     words = found["source"]["words"]
     assert [text[word["start"] : word["end"]] for word in words] == ["the", "old", "box,", "the", "hall"]
     assert sorted(token for word in words for token in word["tokens"]) == list(range(len(expected.source_tokens)))
@@ -327,7 +328,7 @@ def test_words_that_are_looked_at_are_those_of_the_alignment() -> None:
     tokens = ("▁", "▁Kas", "ten", "▁", "▁alt")
     alignment, weights = ((0, 0), (1, 1)), [[0.5, 0.5]] * 5
     translation = Translation(
-        "Kasten  alt", tokens=tokens, source_tokens=("▁old", "▁box"), alignment=alignment, attention=weights
+        "Kasten  alt", tokens=tokens, source_tokens=("▁old", "▁box"), alignment=alignment, alignment_weights=weights
     )
     words = attention_fields("m", "old box", translation)["target"]["words"]
     assert [(word["text"], word["start"], word["tokens"]) for word in words] == [("Kasten", 0, [1, 2]), ("alt", 8, [4])]

@@ -16,6 +16,7 @@ from dragoman.inspect.attention.maps import record_attention
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.loading import load_served_model
 from dragoman.serve.service import Service
+from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
 from tiny_model import LINES, write_tiny_model
 
@@ -32,10 +33,11 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(
     answer: dict[str, Any], translator: Translator, text: str, given: str, to: str | None = None, atol: float = 1e-4
 ) -> None:
-    """Compare with the attention that `dragoman inspect` records: the mean of the second-to-last layer's heads."""
-    recorded = record_attention(translator, text, given, to=to)
-    n = translator.n_language_tokens
-    weights = recorded.maps["cross"][-2].mean(0)[:-1, n:-1]
+    """Compare with what `dragoman inspect` records of the alignment head."""
+    recorded, head = record_attention(translator, text, given, to=to), translator.alignment_head
+    layer, n = recorded.maps["cross"][head.layer], translator.n_language_tokens
+    steps = (layer.mean(0) if head.head is None else layer[head.head])[:, n:-1]
+    weights = steps[:-1] if head.step == "writes" else steps[1:]
     np.testing.assert_allclose(answer["weights"], weights, atol=atol)
     assert answer["target"]["text"] == given
     assert [word["text"] for word in answer["target"]["words"]] == given.split()
@@ -59,6 +61,17 @@ def test_one_of_several_target_languages(tmp_path: Path) -> None:
         for to in ("de", "fr"):
             asked = {"text": LINES[0], "to": to, "translation": "im alten Flur"}
             check(client.post("/v1/attention", json=asked).json(), translator, LINES[0], "im alten Flur", to)
+
+
+def test_the_head_that_was_trained_to_align_is_shown(tmp_path: Path) -> None:
+    guided = ("train.alignment_weight=0.05", "train.alignment_layer=2", "train.alignment_head=2")
+    directory = write_tiny_model(tmp_path / "m", *guided)
+    served = load_served_model("m", directory, 1, device="cpu", engine="torch")
+    translator = Translator.load(directory, device="cpu", engine="torch")
+    assert translator.alignment_head == AlignmentHead(1, 1, "reads")
+    for client in client_of(Service({"m": served}, Limits())):
+        asked = {"text": LINES[0], "translation": "im alten Flur"}
+        check(client.post("/v1/attention", json=asked).json(), translator, LINES[0], "im alten Flur")
 
 
 def test_a_text_in_parts_is_searched(real: TestClient) -> None:

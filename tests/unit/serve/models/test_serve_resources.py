@@ -62,7 +62,7 @@ def test_documents_use_the_memory_and_report_matches(tmp_path: Path) -> None:
         answer = client.post("/v1/documents", params={"format": "html", "report": "review"}, content=page).json()
     assert answer["report"]["from_memory"] == 1
     assert [one["target"] for one in answer["segments"]] == ["eins zwei", "CLOSED IS GARDEN OLD THE"]
-    assert "der Garten" in answer["segments"][1]["notes"][-1]
+    assert "der Garten" in answer["segments"][1]["notes"][-1]["text"]
 
 
 def test_terms_of_the_server_and_of_the_request_are_required() -> None:

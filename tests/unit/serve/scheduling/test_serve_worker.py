@@ -66,9 +66,9 @@ def test_each_request_gets_its_own_sentences_in_order() -> None:
 def test_the_translator_is_told_what_was_asked() -> None:
     scene = Scene(reproducible=True)
     search = Search(beam=7, n_best=2)
-    job = scene.put("a", settings=BatchSettings(fake_model("n", FAKE), search, alignment=True, attention=True, to="fr"))
+    job = scene.put("a", settings=BatchSettings(fake_model("n", FAKE), search, alignment=True, to="fr"))
     scene.run()
-    told = {"search": search, "alignment": True, "attention": True, "reproducible": True, "to": "fr"}
+    told = {"search": search, "alignment": True, "reproducible": True, "to": "fr"}
     (settings,) = scene.fake.settings
     assert not settings.pop("stop").is_set()
     assert settings == told
