@@ -52,7 +52,7 @@ def card(run: Path, weaknesses: str) -> str:
         *("", "## Known weaknesses", "", weaknesses.strip(), "", "## Data", ""),
         "| corpus | used for | license |",
         "|---|---|---|",
-        "| Europarl, 1,655,544 pairs | teacher; three quarters of it, one side, for the student | no known restrictions |",
+        "| Europarl, 1,655,544 pairs | teacher; three quarters of its sources, student | no known restrictions |",
         "| Tatoeba, 165,812 pairs (and English of its other pairs) | teacher, student | CC BY 2.0 FR |",
         "| newstest2008 to 2012, three times | teacher, student | none stated |",
         *(
@@ -65,8 +65,7 @@ def card(run: Path, weaknesses: str) -> str:
         "[manythings.org/anki](https://www.manythings.org/anki/). Speeches are from the European Parliament's",
         "proceedings (Europarl; Koehn, 2005; Amponsah-Kaakyire et al., 2021).",
         *("", "## How it was made", ""),
-        "    python benchmarks/shipped_models.py DATA --out RUNS teacher aligner distill measure publish \\",
-        f"        --pair {pair}",
+        f"    python benchmarks/shipped_models.py DATA --out RUNS {' '.join(times)} publish --pair {pair}",
         "",
         f"Seed 1. Steps: {', '.join(f'{name} {steps:,}' for name, steps in recipes.items())}. Time: {spent}.",
     ]

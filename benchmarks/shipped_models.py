@@ -9,7 +9,8 @@ Stages run in the order in which they are given, and each resumes where it stopp
     teacher   a base model with pre-norm on Europarl, Tatoeba and newstest2008-2012 (16,000 steps, 8 minutes on one
               H200); the data of the next stages are prepared beside it
     aligner   a base model of the opposite direction, trained briefly (3,500 steps), because words are aligned by the
-              agreement of both directions; not needed if RUNS has the teacher of the opposite direction
+              agreement of both directions; not needed if RUNS has the teacher of the opposite direction, or the
+              repository its model
     distill   the student: 6 encoder and 2 decoder layers, d_model 256, trained on the translations of the teacher
     measure   BLEU and chrF of all of them on newstest2013, newstest2014, Tatoeba and Europarl
     publish   the student in int8 in models/PAIR, with its license and its card; --weaknesses is a text for the card
@@ -65,7 +66,7 @@ class Maker:
 
     def __init__(self, data: Path, out: Path, pair: str, *, steps: dict[str, int], dry_run: bool) -> None:
         self.data, self.out, self.steps, self.dry_run = data, out / pair, dict(steps), dry_run
-        self.weaknesses, self.deadline = "Not described yet.", float("inf")
+        self.weaknesses, self.deadline, self.stages = "Not described yet.", float("inf"), list[str]()
         self.source, self.target = pair.split("-")
 
     @property
@@ -133,7 +134,8 @@ class Maker:
         prepared = "training/prepared/manifest.json"
         while not (self.out / "teacher" / prepared).exists():
             time.sleep(1)
-        if self.needs_aligner and not (self.opposite.out / "aligner" / prepared).exists():
+        wanted = "aligner" in self.stages and self.needs_aligner
+        if wanted and not (self.opposite.out / "aligner" / prepared).exists():
             self.opposite.train("aligner", "--dry-run")
         self.sources()
 
@@ -174,7 +176,7 @@ class Maker:
 
     def distill(self) -> None:
         """Train the student, with little dropout: it sees its data about 15 times. Not compared with other rates."""
-        found = [self.opposite.out / name for name in ("teacher", "aligner")]
+        found = [self.opposite.out / "teacher", self.opposite.out / "aligner", ROOT / "models" / self.opposite.out.name]
         reverse = next((model for model in found if (model / "manifest.json").exists()), found[0])
         models = (str(self.out / "teacher"), "--reverse", str(reverse))
         record = self.out / "steps.json"
@@ -257,6 +259,7 @@ def main() -> None:
     ]
     for stage in options.stages:
         for maker in makers:
+            maker.stages = options.stages
             if options.minutes is not None:
                 maker.deadline = begun + 60 * options.minutes
             if options.weaknesses is not None:

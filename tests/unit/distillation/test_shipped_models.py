@@ -83,6 +83,15 @@ def test_the_commands_train_teacher_aligner_and_student_in_this_order(
     assert not any("newstest2014" in line for line in lines[:3])  # only measured on
 
 
+def test_the_model_in_the_repository_aligns_where_no_other_is(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ["shipped_models.py", str(data), "--out", str(data.parent / "runs"), "--pair", "de-en", "--dry-run"]
+    monkeypatch.setattr(sys, "argv", [*place, "teacher", "distill"])
+    shipped_models.main()
+    assert f"--reverse {shipped_models.ROOT / 'models' / 'en-de'} " in capsys.readouterr().out
+
+
 def test_the_card_has_scores_steps_and_the_weaknesses(tmp_path: Path) -> None:
     run = tmp_path / "de-en"
     scores = {"BLEU": {"value": 21.234, "signature": "tok:13a"}, "chrF": {"value": 51.2, "signature": "nc:6"}}
