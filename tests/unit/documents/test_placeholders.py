@@ -55,7 +55,8 @@ def test_masks_do_not_occur_in_the_text_and_differ() -> None:
         ("Hallo X1, du hast X1 und X2", None),  # twice
         ("Hallo X1", None),  # lost
         ("Hallo X1en und X2", None),  # part of a word
-        ("Hallo X1-Tage und X2", None),
+        ("Hallo X1-Tage und X2", [6, 18]),  # a compound
+        ("Hallo X1-2 und X2", None),
         ("Hallo X1 und X21", None),
     ],
 )

@@ -134,10 +134,15 @@ class MaskedText:
 
 
 def joins(neighbors: str) -> bool:
-    """Whether a word goes on in these characters, nearest first: a letter, a digit, or one of them after a hyphen."""
+    """Whether a word goes on in these characters, nearest first: a letter, a digit, or one of them after `_`.
+
+    After a hyphen, only a digit does: "the X1 button" is "der X1-Knopf" in German.
+    """
     if not neighbors:
         return False
-    return is_word_character(neighbors[0]) or (neighbors[0] in "-_" and any(map(is_word_character, neighbors[1:])))
+    if neighbors[0] == "-":
+        return neighbors[1:].isdigit()
+    return is_word_character(neighbors[0]) or (neighbors[0] == "_" and any(map(is_word_character, neighbors[1:])))
 
 
 def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequence[int] = ()) -> MaskedText:
