@@ -100,7 +100,8 @@ class SplicedText:
             if not self.text.startswith(span.open, span.at):  # it begins with the space before it
                 before = self.text[span.at - 1] if self.text[span.at - 1].isspace() else " "
             last = span.at + len(span.open) - len(before)
-            own = [(slot, target) for slot, target in inner if span.at <= slot.start and slot.end <= last]
+            first = bisect_left(inner, span.at, key=lambda pair: pair[0].start)
+            own = inner[first : bisect_left(inner, last, first, key=lambda pair: pair[0].start)]
             return before + self._copy(span.at, last, own) if own else span.open
 
         return slot.render(target, markup)

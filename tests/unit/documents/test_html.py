@@ -147,3 +147,11 @@ def test_an_encoding_without_ascii_is_rejected() -> None:
 )
 def test_the_last_space_is_not_taken_for_markup(page: str, expected: str) -> None:
     assert translate(page, WordByWord()) == expected
+
+
+def test_a_paragraph_with_thousands_of_elements_is_translated() -> None:
+    """In seconds: the time must not grow with the square of their number."""
+    n = 4_000
+    page = "<p>" + 'one <img alt="two"> <code>x</code> <b>three <i>four</b> <kbd>' * n
+    written = translate(page, WordByWord())
+    assert written == "<p>" + 'ONE <img alt="TWO"> <code>x</code> <b>THREE <i>FOUR</b> <kbd>' * n

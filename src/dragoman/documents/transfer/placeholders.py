@@ -41,6 +41,7 @@ PLACEHOLDER: Final = re.compile(
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
 POSITIONAL: Final = re.compile(r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
 LETTER: Final = re.compile(r"[^\W\d_]")
+DIGITS: Final = re.compile(r"\d+")
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
 NUMBER_STEP: Final = 1153
 
@@ -109,17 +110,21 @@ class MaskedText:
 
         Masks of positional placeholders, such as `%s`, must be in order too.
         """
+        places = dict[str, list[int]]()  # of all words that may be masks
+        for number in DIGITS.finditer(translation) if self.masks else ():
+            places.setdefault(number[0], []).append(number.start())
+            if translation[number.start() - 1 : number.start()] == "X":
+                places.setdefault(f"X{number[0]}", []).append(number.start() - 1)
         found = []
         for mask in self.masks:
-            before = r"(?<!\d)" if mask.word.isdecimal() else ""
-            places = [match.start() for match in re.finditer(rf"{before}{mask.word}(?!\d)", translation)]
-            if len(places) != 1:
+            if len(places.get(mask.word, ())) != 1:
                 return None
-            start, end = places[0], places[0] + len(mask.word)
-            left, right = joins(translation[:start][-2:][::-1]), joins(translation[end:][:2])
+            start = places[mask.word][0]
+            end = start + len(mask.word)
+            left, right = joins(translation[max(0, start - 2) : start][::-1]), joins(translation[end : end + 2])
             if (left and not mask.joins_left) or (right and not mask.joins_right):
                 return None
-            found.append(places[0])
+            found.append(start)
         ordered = [place for mask, place in zip(self.masks, found, strict=True) if mask.ordered]
         return found if ordered == sorted(ordered) else None
 
@@ -153,7 +158,7 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
         numeric = NUMERIC.fullmatch(span.name) is not None
         words = chain(map(str, numbers if numeric else ()), mask_words(order, numeric))
         word = next(word for word in words if word not in taken)
-        taken = taken | {word}
+        taken.add(word)
         left = joins(masked[-2:][::-1])
         ordered = any(POSITIONAL.fullmatch(span.name[a:b]) for a, b in find_placeholders(span.name))
         masks.append(Mask(word, index, len(masked), left, False, ordered))
@@ -195,6 +200,7 @@ def remask(masked: MaskedText) -> MaskedText:
         text += masked.text[place : mask.start]
         numeric = not mask.word.isdecimal()
         word = next(word for word in mask_words(order, numeric) if word not in taken)
+        taken.add(word)
         masks.append(replace(mask, word=word, start=len(text)))
         text += word
         place = mask.start + len(mask.word)

@@ -7,14 +7,17 @@ benchmarks/markup_transfer.py measures it on alignments made by hand.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final
 
 from dragoman.documents.segment import Segment, Span, Target
-from dragoman.documents.transfer.words import Links, Range
+from dragoman.documents.transfer.ranges import Range, RangeSet, best_range, outside, overlap
+from dragoman.documents.transfer.words import Links
 
 THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above which it belongs to the pair
 FLATNESS: Final = 0.5  # exponent of attention weights
@@ -139,7 +142,19 @@ class _Projection:
             self.targets_of.setdefault(s, []).append(t)
         self.inside = [self._source_parts(span) for span in spans]
         self.holds = {index: self._target_parts(place) for index, place in protected.items()}
+        self.held = sorted(self.holds.values())
         self.holder = {t: index for index, parts in self.holds.items() for t in range(*parts)}
+        self.held_inside: dict[int, list[int]] = {}  # the parts of protected text inside each pair
+        for t, index in self.holder.items():
+            parent = spans[index].parent
+            while parent is not None:
+                self.held_inside.setdefault(parent, []).append(t)
+                parent = spans[parent].parent
+        parts = range(len(aligned.target_parts))
+        self.unlinked = [t for t in parts if t not in self.holder and t not in self.sources_of]
+        # the values of all parts for pairs that they are not linked to, summed up to each part
+        others = (-ANCHOR if t in self.holder else -1.0 if t in self.sources_of else UNALIGNED for t in parts)
+        self.sums = list(accumulate(others, initial=0.0))
 
     def place_children(self, parent: int | None, first: int, last: int) -> None:
         """Place the spans inside a parent that encloses the target parts from `first` to before `last`."""
@@ -167,63 +182,81 @@ class _Projection:
     def _place_pairs(self, pairs: Sequence[int], first: int, last: int) -> dict[int, Range]:
         """Disjoint ranges of target parts for neighboring pairs; the best aligned pair chooses first."""
         found: dict[int, Range] = {}
-        taken: set[int] = set()
+        taken = RangeSet()
         choices = {i: self._best(i, first, last, taken) for i in pairs if self.inside[i]}
         for index in sorted(choices, key=lambda i: (-choices[i][0], i)):
             score, low, high = choices[index]
-            if not taken.isdisjoint(range(low, high)):
+            if taken.overlaps(low, high):
                 score, low, high = self._best(index, first, last, taken)
             if score > 0:
                 found[index] = (low, high)
-                taken.update(range(low, high))
+                taken.add(low, high)
+        closed = sorted(found.values())
         for index in pairs:
             if index not in found:
                 if self.inside[index]:
                     self.unaligned.append(self.spans[index].name)
-                found[index] = self._neighbor(index, first, last, [*found.values()])
+                low, high = found[index] = self._neighbor(index, first, last, closed, taken)
+                insort(closed, (low, high))
+                if low < high:
+                    taken.add(low, high)
         return found
 
-    def _best(self, index: int, first: int, last: int, taken: set[int]) -> tuple[float, int, int]:
+    def _best(self, index: int, first: int, last: int, taken: RangeSet) -> tuple[float, int, int]:
         """The best range for a pair among the sentences that it is in, and its score."""
-        own = self.inside[index]
-        units = self._units(own)
+        units = self._units(self.inside[index])
         if units:
             first, last = max(first, units[0].target[0]), min(last, units[-1].target[1])
+
+        def between(low: int, high: int) -> float:
+            return -ANCHOR if taken.overlaps(low, high) else self.sums[high] - self.sums[low]
+
         values = self._values(index, first, last, taken, units)
-        score, low, high = best_range(values)
-        if score <= 0 and (top := max(values, default=-1.0)) > 2 * (MIN_SHARE - THRESHOLD):
-            low = values.index(top)  # no word belongs to it mostly: the one that does best
-            score, high = MIN_SHARE, low + 1
-        return score, first + low, first + high
+        score, low, high = best_range(sorted(values.items()), between)
+        if score <= 0:  # no word belongs to it mostly: the one that does best
+            if (free := self._unlinked(first, last, taken, values)) is not None:
+                values[free] = UNALIGNED
+            low = min(values, key=lambda t: (-values[t], t), default=first)
+            if values.get(low, -1.0) > 2 * (MIN_SHARE - THRESHOLD):
+                score, high = MIN_SHARE, low + 1
+        return score, low, high
 
-    def _values(self, index: int, first: int, last: int, taken: set[int], units: Sequence[AlignedUnit]) -> list[float]:
-        """For each target part from `first` to before `last`, how much it belongs to a pair: positive if inside."""
-        own, values = self.inside[index], list[float]()
-        shares, sources_of = self._shares(own, units), self.sources_of
-        for t in range(first, last):
-            if (share := shares.get(t)) is not None:
-                values.append(2 * (share - THRESHOLD))
-            elif sources := sources_of.get(t):
-                values.append(2 * sum(s in own for s in sources) / len(sources) - 1 or HALF)
-            else:
-                values.append(UNALIGNED)
+    def _values(
+        self, index: int, first: int, last: int, taken: RangeSet, units: Sequence[AlignedUnit]
+    ) -> dict[int, float]:
+        """How much target parts from `first` to before `last` belong to a pair: positive if inside.
+
+        Those that are taken, or that nothing in the pair is linked to, are left out: `sums` has their values.
+        """
+        own = self.inside[index]
+        n_links = Counter(t for s in own for t in self.targets_of.get(s, ()))
+        values = {t: 2 * n / len(self.sources_of[t]) - 1 or HALF for t, n in n_links.items()}
+        values |= {t: 2 * (share - THRESHOLD) for t, share in self._shares(own, units).items()}
         for unit in units:
-            if own.issuperset(range(*unit.source)):
-                for t in range(max(first, unit.target[0]), min(last, unit.target[1])):
-                    values[t - first] = 1.0
-        for t in range(first, last) if self.holder or taken else ():
-            if t in taken:
-                values[t - first] = -ANCHOR
-            elif (holder := self.holder.get(t)) is not None:
-                values[t - first] = ANCHOR if self._encloses(index, holder) else -ANCHOR
-        return values
+            if own.start <= unit.source[0] and unit.source[1] <= own.stop:
+                values |= dict.fromkeys(range(*unit.target), 1.0)
+        values = {t: value for t, value in values.items() if t not in self.holder}
+        values |= dict.fromkeys(self.held_inside.get(index, ()), ANCHOR)
+        return {t: value for t, value in values.items() if first <= t < last and taken.next_free(t) == t}
 
-    def _shares(self, own: set[int], units: Sequence[AlignedUnit]) -> dict[int, float]:
+    def _unlinked(self, first: int, last: int, taken: RangeSet, values: dict[int, float]) -> int | None:
+        """The first part from `first` to before `last` without links that is not taken and has no value."""
+        i = bisect_left(self.unlinked, first)
+        while i < len(self.unlinked) and (t := self.unlinked[i]) < last:
+            if (free := taken.next_free(t)) == t:
+                if t not in values:
+                    return t
+                i += 1
+            else:
+                i = bisect_left(self.unlinked, free)
+        return None
+
+    def _shares(self, own: range, units: Sequence[AlignedUnit]) -> dict[int, float]:
         """For each target part with letters, the share of its attention on these source parts, if it is known."""
         shares: dict[int, float] = {}
         if not own:
             return shares
-        start, end = self.aligned.source_parts[min(own)][0], self.aligned.source_parts[max(own)][1]
+        start, end = self.aligned.source_parts[own[0]][0], self.aligned.source_parts[own[-1]][1]
         marks = self.aligned.marks
         for unit in units:
             if unit.weights is None:
@@ -234,29 +267,22 @@ class _Projection:
                     shares[t] = own_shares[i]
         return shares
 
-    def _units(self, own: set[int]) -> Sequence[AlignedUnit]:
+    def _units(self, own: range) -> Sequence[AlignedUnit]:
         """The sentences that have some of these source parts."""
         if not own:
             return []
         units = self.aligned.units
-        first = bisect_right(units, min(own), key=lambda unit: unit.source[1])
-        return units[first : bisect_right(units, max(own), key=lambda unit: unit.source[0])]
+        first = bisect_right(units, own[0], key=lambda unit: unit.source[1])
+        return units[first : bisect_right(units, own[-1], key=lambda unit: unit.source[0])]
 
-    def _encloses(self, outer: int, index: int) -> bool:
-        """Whether a span is inside another."""
-        parent = self.spans[index].parent
-        while parent is not None and parent != outer:
-            parent = self.spans[parent].parent
-        return parent is not None
-
-    def _neighbor(self, index: int, first: int, last: int, closed: list[Range]) -> Range:
+    def _neighbor(self, index: int, first: int, last: int, closed: Sequence[Range], taken: RangeSet) -> Range:
         """A range for a pair without aligned words: a free word next to its place, or nothing."""
         gap = self._gap(index, first, last)
         for t in (gap, gap - 1) if self.inside[index] else ():
-            free = first <= t < last and t not in self.holder and not any(low <= t < high for low, high in closed)
+            free = first <= t < last and t not in self.holder and taken.next_free(t) == t
             if free and not self.sources_of.get(t):
                 return t, t + 1
-        gap = outside(outside(gap, sorted(self.holds.values())), sorted(closed))
+        gap = outside(outside(gap, self.held), closed)
         return gap, gap
 
     def _gap(self, index: int, first: int, last: int) -> int:
@@ -273,8 +299,10 @@ class _Projection:
         attach = [(before[::-1], 1), (after, 0)]
         for parts, shift in attach[::-1] if joins_next else attach:
             for s in parts:
-                if linked := [t for t in self.targets_of.get(s, ()) if first <= t < last]:
-                    return (max(linked) if shift else min(linked)) + shift
+                linked = self.targets_of.get(s, [])
+                low, high = bisect_left(linked, first), bisect_left(linked, last)
+                if low < high:
+                    return linked[high - 1] + 1 if shift else linked[low]
         return first if n_after > n_before else last
 
     def _point(self, index: int, first: int, last: int, closed: list[Range]) -> int:
@@ -304,7 +332,7 @@ class _Projection:
 
     def _follows_space(self, place: int) -> bool:
         """Whether there is white space before a place of the source."""
-        return self.aligned.source[:place][-1:].isspace()
+        return place > 0 and self.aligned.source[place - 1].isspace()
 
     def _characters(self, low: int, high: int, first: int, last: int) -> Range:
         """The characters of a range of target parts."""
@@ -314,9 +342,9 @@ class _Projection:
         place = parts[low][0] if low < last else parts[last - 1][1] if last > first else 0
         return place, place
 
-    def _source_parts(self, span: Span) -> set[int]:
+    def _source_parts(self, span: Span) -> range:
         """The source parts that a span encloses, at least in part."""
-        return set(range(*overlap(self.aligned.source_parts, (span.start, span.end))))
+        return range(*overlap(self.aligned.source_parts, (span.start, span.end)))
 
     def _source_characters(self, index: int) -> Range:
         return self.spans[index].start, self.spans[index].end
@@ -324,31 +352,3 @@ class _Projection:
     def _target_parts(self, place: Range) -> Range:
         """The target parts that overlap a range of characters."""
         return overlap(self.aligned.target_parts, place)
-
-
-def overlap(parts: Sequence[Range], place: Range) -> Range:
-    """The first part that a range of characters overlaps, and the one after the last."""
-    first = bisect_right(parts, place[0], key=lambda part: part[1])
-    last = bisect_left(parts, place[1], key=lambda part: part[0])
-    return first, max(first, last) if place[0] < place[1] else first
-
-
-def outside(gap: int, closed: Sequence[Range]) -> int:
-    """The gap itself, or the nearer edge of the range that it is inside of; the ranges are sorted and disjoint."""
-    before = bisect_left(closed, gap, key=lambda place: place[0])
-    for low, high in closed[max(0, before - 1) : before]:
-        if low < gap < high:
-            return low if gap - low < high - gap else high
-    return gap
-
-
-def best_range(values: Sequence[float]) -> tuple[float, int, int]:
-    """The contiguous range with the largest sum, as (sum, start, end); (0, 0, 0) if no value is positive."""
-    best, total, start = (0.0, 0, 0), 0.0, 0
-    for i, value in enumerate(values):
-        if total <= 0:
-            total, start = 0.0, i
-        total += value
-        if total > best[0]:
-            best = (total, start, i + 1)
-    return best
