@@ -53,12 +53,12 @@ def string_slots(
     return list(_slots(value, 0, len(value), places, key, escape, wrap, original, 0))
 
 
-def message_text(value: str, key: str, escape: Callable[[str], str] = str) -> SplicedText | None:
+def message_text(value: str, key: str) -> SplicedText | None:
     """A string with ICU branches whose translation is beside it, as a text with slots; None if it has no branches."""
     found = CHOICE.search(value)
     if found is None or choice_end(value, found.start(), len(value)) is None:
         return None
-    slots = string_slots(value, range(len(value) + 1), key, escape, original=value)
+    slots = string_slots(value, range(len(value) + 1), key, str, original=value)
     return SplicedText(value, [replace(slot, segment=replace(slot.segment, bilingual=True)) for slot in slots])
 
 
@@ -133,6 +133,11 @@ def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[in
                 place += 1
             case _:
                 place += 1
+
+
+def find_choices(value: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Start and end of the ICU arguments with branches in a text; those inside others are not listed."""
+    return ((first, last) for first, last, kind in _markup(value, start, end, counts=False) if kind == "choice")
 
 
 def choice_end(value: str, start: int, end: int) -> int | None:
