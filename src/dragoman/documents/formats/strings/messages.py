@@ -16,7 +16,7 @@ from typing import Final
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, escape_text
 from dragoman.documents.segment import SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.placeholders import LETTER, PLACEHOLDER
 
 CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
 BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
@@ -75,8 +75,20 @@ def _slots(
 ) -> Iterator[Slot]:
     builder, place = SegmentBuilder(), start
     inner: list[Slot] = []
+
+    def add_text(first: int, last: int) -> None:
+        """Add text; placeholders such as {:>5} are written as they are, even if text is written with entities."""
+        place = first
+        for found in PLACEHOLDER.finditer(value, first, last):
+            low, high = found.span()
+            if escape_text(found[0]) != found[0]:
+                builder.add_text(value[place:low])
+                builder.add_protected(found[0], original[places[low] : places[high]], places[low], found[0])
+                place = high
+        builder.add_text(value[place:last])
+
     for first, last, kind in _markup(value, start, end, counts=depth > 0):
-        builder.add_text(value[place:first])
+        add_text(place, first)
         raw, at = original[places[first] : places[last]], places[first]
         if kind == "choice":
             builder.add_protected(value[first:last], raw, at, "{count}")  # masked by a number, as most of them are
@@ -102,7 +114,7 @@ def _slots(
         else:
             builder.add_protected(value[first:last], raw, at, value[first:last])
         place = last
-    builder.add_text(value[place:end])
+    add_text(place, end)
     segment = builder.build(key)
     if LETTER.search(segment.text):
         yield Slot(places[start], places[end], segment, escape, wrap)
