@@ -213,3 +213,34 @@ def test_plain_sentences_have_the_places_of_all_others(tokens: list[str]) -> Non
         patch.setattr(word_groups, "word_step", lambda token: 2)
         assert locate_tokens(text, tokens) == found
         assert word_groups.visible_word_ids(tokens) == ids
+
+
+@pytest.mark.parametrize("alignment", [True, False])
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "one two\n<f/> three four",
+        "one two\n\n <f/>\tthree\n <g/> \n four five",
+        "one <b> \n </b> two",
+        "<b>one\n <f/> \ntwo</b>\n <g/>\n three",
+        " <f/> one two\n <g/> ",
+        "- <f/> one\n * two",
+    ],
+)
+def test_markup_between_sentences_stays_there(markup: str, alignment: bool) -> None:
+    class Aligned(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], _: bool) -> Translation:
+            return super().translation(text, lost, alignment)
+
+    upper = re.sub(r"\w+(?![^<]*>)", lambda word: word[0].upper(), markup)
+    assert translate(markup, Aligned()) == upper
+
+
+def test_without_an_alignment_a_point_stays_in_its_sentence() -> None:
+    class Unaligned(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], _: bool) -> Translation:
+            return super().translation(text, lost, False)
+
+    assert translate("One two. Three<f/> four five. Six seven.", Unaligned()) == (
+        "ONE TWO.<f/> THREE FOUR FIVE. SIX SEVEN."
+    )

@@ -112,6 +112,25 @@ def project(segment: Segment, aligned: AlignedText, protected: dict[int, Range])
     return (target, projection.unaligned) if is_nested(target) else None
 
 
+def separators(aligned: AlignedText) -> list[tuple[int, int, int]]:
+    """What is before, between and after sentences: start and end in the source, start in the target.
+
+    Only those that are the same in both.
+    """
+    places, before = list[tuple[Range, Range]](), (0, 0)
+    for unit in aligned.units:
+        if unit.source[0] < unit.source[1] and unit.target[0] < unit.target[1]:
+            start = aligned.source_parts[unit.source[0]][0], aligned.target_parts[unit.target[0]][0]
+            places.append((before, start))
+            before = aligned.source_parts[unit.source[1] - 1][1], aligned.target_parts[unit.target[1] - 1][1]
+    places.append((before, (len(aligned.source), len(aligned.target))))
+    return [
+        (low[0], high[0], low[1])
+        for low, high in places
+        if low[0] < high[0] and aligned.source[low[0] : high[0]] == aligned.target[low[1] : high[1]]
+    ]
+
+
 def is_nested(target: Target) -> bool:
     """Whether every span is inside its parent and beside its neighbors."""
     ends: dict[int | None, int] = {}
@@ -155,19 +174,22 @@ class _Projection:
         # the values of all parts for pairs that they are not linked to, summed up to each part
         others = (-ANCHOR if t in self.holder else -1.0 if t in self.sources_of else UNALIGNED for t in parts)
         self.sums = list(accumulate(others, initial=0.0))
+        self.separators = separators(aligned)
 
     def place_children(self, parent: int | None, first: int, last: int) -> None:
         """Place the spans inside a parent that encloses the target parts from `first` to before `last`."""
         children = self.children.get(parent, [])
         pairs = [i for i in children if self.spans[i].kind == "pair"]
         ranges = self._place_pairs(pairs, first, last)
+        disjoint = sorted(ranges.values())
         for index, (low, high) in ranges.items():
-            self.places[index] = self._characters(low, high, first, last)
+            blank = None if self.inside[index] or self.children.get(index) else self._blank(index, disjoint)
+            self.places[index] = blank or self._characters(low, high, first, last)
             if low < high:
                 self.place_children(index, low, high)
             else:
                 self._collapse(index)
-        closed = sorted([*ranges.values(), *(self.holds[i] for i in children if i in self.holds)])
+        closed = sorted([*disjoint, *(self.holds[i] for i in children if i in self.holds)])
         for index in children:
             if self.spans[index].kind == "point":
                 place = self._point(index, first, last, closed)
@@ -176,7 +198,10 @@ class _Projection:
     def _collapse(self, parent: int) -> None:
         """Place everything inside a pair that encloses nothing."""
         for index in self.children.get(parent, ()):
-            self.places[index] = self.places[parent]
+            if not (
+                index in self.protected and self.spans[index].open
+            ):  # else both its markup and its text are written
+                self.places[index] = self.places[parent]
             self._collapse(index)
 
     def _place_pairs(self, pairs: Sequence[int], first: int, last: int) -> dict[int, Range]:
@@ -303,11 +328,40 @@ class _Projection:
                 low, high = bisect_left(linked, first), bisect_left(linked, last)
                 if low < high:
                     return linked[high - 1] + 1 if shift else linked[low]
-        return first if n_after > n_before else last
+        own = bisect_right(self.aligned.units, n_before - 1, key=lambda unit: unit.source[0]) - 1
+        if own < 0:
+            return first
+        unit = self.aligned.units[own]
+        gap = unit.target[unit.source[1] - n_before <= n_before - unit.source[0]]  # the nearer end of its sentence
+        return min(max(gap, first), last)
+
+    def _between(self, place: int, parent: int | None, closed: Sequence[Range]) -> int | None:
+        """The place in the target of a place between sentences, where source and target are the same.
+
+        None if it is not between sentences, or if its place in the target is outside of the parent or inside one of the
+        `closed` ranges.
+        """
+        found = bisect_right(self.separators, place, key=lambda one: one[0]) - 1
+        if found < 0:
+            return None
+        start, end, target = self.separators[found]
+        inside = start < place < end or place == start == 0 or place == end == len(self.aligned.source)
+        low, high = (0, len(self.aligned.target)) if parent is None else self.places[parent]
+        new = target + place - start
+        gap = bisect_left(self.aligned.target_parts, new, key=lambda part: part[0])
+        return new if inside and low <= new <= high and outside(gap, closed) == gap else None
+
+    def _blank(self, index: int, closed: Sequence[Range]) -> Range | None:
+        """The characters of a pair around white space between sentences; None for other pairs."""
+        span = self.spans[index]
+        low, high = (self._between(place, span.parent, closed) for place in (span.start, span.end))
+        return None if low is None or high is None else (low, high)
 
     def _point(self, index: int, first: int, last: int, closed: list[Range]) -> int:
         """The character at which a point goes: next to the word that it is next to in the source."""
         span, parts = self.spans[index], self.aligned.source_parts
+        if (place := self._between(span.start, span.parent, closed)) is not None:
+            return place
         around = (0, len(self.aligned.source)) if span.parent is None else self._source_characters(span.parent)
         here = bisect_left(parts, span.start, key=lambda part: part[0])
         if here == 0 or parts[here - 1][0] < around[0]:
