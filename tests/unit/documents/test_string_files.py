@@ -278,3 +278,14 @@ def test_a_yaml_string_is_quoted_for_what_its_branches_need() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("k two =", "k \\= TWO"), ("k two :one", "k \\:ONE TWO")])
 def test_a_property_does_not_begin_with_a_separator(text: str, expected: str) -> None:
     assert translate(properties, text, WordByWord(order=backward)) == expected
+
+
+@pytest.mark.parametrize("unit", ["<a", "<a '", "{n, plural, one {", "{n,plural,other{}", "{{", "%(", "  ", "'{"])
+def test_strings_of_unfinished_markup_are_translated(unit: str) -> None:
+    """In seconds: the time must not grow with the square of the number of units, or faster."""
+    text = f"one {unit * 10_000} two"
+    for module in (json, yaml):
+        document = module.read(standard_json.dumps({"a": text}).encode(), "file")
+        report = translate_segments(document.segments, WordByWord())
+        written = document.write([result.target for result in report.results])
+        assert written.startswith(b'{"a": "ONE ') and written.endswith(b' TWO"}')

@@ -222,3 +222,12 @@ def test_files_without_cues_or_with_old_line_ends_give_an_error(name: str) -> No
         for data in (b"", b"one two\n"):
             with raises(DocumentError, "damaged_document", "no cues"):
                 read(data, "file.srt")
+
+
+@pytest.mark.parametrize("unit", ["!", "a\n", ": ", "...\n"])
+def test_a_long_cue_is_translated(unit: str) -> None:
+    """In seconds: the time must not grow with the square of its length."""
+    text = f"1\n00:00:01,000 --> 00:00:02,000\none {unit * 20_000} two\n"
+    document = read_document(text.encode(), "x.srt")
+    report = translate_segments(document.segments, WordByWord())
+    assert document.write([result.target for result in report.results]).decode().split()[4] == "ONE"

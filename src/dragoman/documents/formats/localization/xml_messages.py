@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -40,9 +41,10 @@ def message_slots(
     if LETTER.search(segment.text):
         yield Slot(start, end, segment, escape_xml)
     for first, last in choices if depth < MAX_NESTING else ():
-        inside = [token for token in tokens if first < token.end and token.start < last]
-        for name, low, high in choice_branches(text, first, last):
-            yield from message_slots(content, text, inside, classify, f"{key}[{name}]", low, high, depth + 1)
+        low = bisect_right(tokens, first, key=lambda token: token.end)
+        inside = tokens[low : bisect_left(tokens, last, key=lambda token: token.start)]
+        for name, begin, stop in choice_branches(text, first, last):
+            yield from message_slots(content, text, inside, classify, f"{key}[{name}]", begin, stop, depth + 1)
 
 
 def cut_tokens(tokens: Sequence[Token], start: int, end: int, choices: Sequence[tuple[int, int]]) -> list[Token]:

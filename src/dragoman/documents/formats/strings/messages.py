@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, escape_text
+from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, TagFinder, escape_text
 from dragoman.documents.segment import SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER, PLACEHOLDER
@@ -56,7 +56,7 @@ def string_slots(
 def message_text(value: str, key: str) -> SplicedText | None:
     """A string with ICU branches whose translation is beside it, as a text with slots; None if it has no branches."""
     found = CHOICE.search(value)
-    if found is None or choice_end(value, found.start(), len(value)) is None:
+    if found is None or found.start() not in brace_ends(value, found.start(), len(value)):
         return None
     slots = string_slots(value, range(len(value) + 1), key, str, original=value)
     return SplicedText(value, [replace(slot, segment=replace(slot.segment, bilingual=True)) for slot in slots])
@@ -123,13 +123,14 @@ def _slots(
 
 def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[int, int, str]]:
     """The tags, entities and ICU messages of a text, in order; with `counts` also `#`, the number of a plural."""
-    place = start
+    place, tags, choice = start, TagFinder(value), CHOICE.search(value, start, end)
+    braces = brace_ends(value, choice.start(), end) if choice else {}
     while place < end:
         match value[place]:
-            case "{" if CHOICE.match(value, place, end) and (last := choice_end(value, place, end)):
-                yield place, last, "choice"
-                place = last
-            case "<" if (tag := TAG.match(value, place, end)) and tag["name"][0].isalpha():
+            case "{" if place in braces and CHOICE.match(value, place, end):
+                yield place, braces[place], "choice"
+                place = braces[place]
+            case "<" if (tag := tags.match(place, end)) and tag["name"][0].isalpha():
                 closing = value.find(f"</{tag['name']}>", place, end) if tag["name"].lower() in CODE_TAGS else -1
                 last = tag.end() if closing < 0 or tag["slash"] else closing + len(tag["name"]) + 3
                 yield place, last, "tag" if last == tag.end() else "code"
@@ -152,31 +153,30 @@ def find_choices(value: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     return ((first, last) for first, last, kind in _markup(value, start, end, counts=False) if kind == "choice")
 
 
-def choice_end(value: str, start: int, end: int) -> int | None:
-    """The end of the ICU argument that begins here; None if its braces do not match."""
-    depth, place = 0, start
+def brace_ends(value: str, start: int, end: int) -> dict[int, int]:
+    """The place after the closing brace for each opening brace of an ICU message that has one."""
+    ends, opened, place = dict[int, int](), list[int](), start
     while place < end:
         match value[place]:
             case "'" if value[place + 1 : place + 2] in ("{", "}"):  # quoted braces
                 closing = value.find("'", place + 1, end)
                 place = end if closing < 0 else closing
             case "{":
-                depth += 1
-            case "}":
-                depth -= 1
-                if depth == 0:
-                    return place + 1
+                opened.append(place)
+            case "}" if opened:
+                ends[opened.pop()] = place + 1
         place += 1
-    return None
+    return ends
 
 
 def choice_branches(value: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     """The name of each branch of an ICU argument, and the place of its text."""
     head = CHOICE.match(value, start, end)
     place = head.end() if head else end
+    braces = brace_ends(value, place, end)
     while branch := BRANCH.match(value, place, end):
         brace = branch.end() - 1
-        last = choice_end(value, brace, end)
+        last = braces.get(brace)
         if last is None:
             return
         yield branch[0].strip("{ \n\t"), brace + 1, last - 1

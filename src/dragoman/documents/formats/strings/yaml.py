@@ -20,7 +20,7 @@ NOT_TEXT: Final = re.compile(
 UNSAFE_PLAIN: Final = re.compile(r"""^[-?:,\[\]{}#&*!|>'"%@`\s]|:(?:\s|$)|\s#|\s$|[\n\t]""")
 UNSAFE_IN_FLOW: Final = re.compile(r"[\[\]{},]")
 PROPERTIES: Final = re.compile(r"(?:[&!]\S*\s+)*")  # the anchor and the tag before a value
-FOLD: Final = r"[ \t]*\r?\n(?:[ \t]*\r?\n)*[ \t]*"
+FOLD: Final = r"(?:(?<![ \t])[ \t]+)?\r?\n(?:[ \t]*\r?\n)*[ \t]*"
 ESCAPES: Final = {
     "": re.compile(FOLD),
     "'": re.compile(rf"{FOLD}|''"),
