@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.documents.segment import Segment, SegmentBuilder, render
 from dragoman.documents.transfer import words
-from dragoman.documents.transfer.projection import AlignedUnit
+from dragoman.documents.transfer.aligned_text import AlignedUnit
 from dragoman.documents.transfer.ranges import RangeSet, best_range
 from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts
 from dragoman.documents.translate import translate_segments

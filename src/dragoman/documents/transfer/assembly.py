@@ -11,9 +11,11 @@ from typing import Any
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.reports.report import Problem, SegmentResult, WordLinks
 from dragoman.documents.segment import Segment, Span, Target, render
+from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
 from dragoman.documents.transfer.placeholders import MaskedText, positional
-from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
-from dragoman.documents.transfer.words import Range, TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
+from dragoman.documents.transfer.projection import project
+from dragoman.documents.transfer.ranges import Range
+from dragoman.documents.transfer.words import TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
 from dragoman.translation.result import Translation
 
 
