@@ -12,7 +12,14 @@ import pytest
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import detect, read_document
-from dragoman.documents.formats.subtitles.division import break_places, divide, slice_target, text_width, wrap_lines
+from dragoman.documents.formats.subtitles.division import (
+    break_places,
+    divide,
+    part_widths,
+    slice_target,
+    text_width,
+    wrap_lines,
+)
 from dragoman.documents.segment import SegmentBuilder, Target, render
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
@@ -231,3 +238,17 @@ def test_a_long_cue_is_translated(unit: str) -> None:
     document = read_document(text.encode(), "x.srt")
     report = translate_segments(document.segments, WordByWord())
     assert document.write([result.target for result in report.results]).decode().split()[4] == "ONE"
+
+
+@pytest.mark.parametrize("text", ["one two, three", " a  日本。 b ", "\u00a0", ""])
+def test_the_widths_of_parts_are_those_of_their_texts(text: str) -> None:
+    width, places = part_widths(text), range(len(text) + 1)
+    for start, end in ((a, b) for a in places for b in places if a <= b):
+        assert width(start, end) == text_width(text[start:end].strip())
+
+
+def test_a_sentence_over_long_cues_is_divided() -> None:
+    """In less than a second, not minutes."""
+    size = 400
+    cuts = divide("word " * 6 * (size // 5), [size] * 6, [size * i for i in range(1, 6)], 84)
+    assert [end - start for start, end in cuts] == [size] * 6

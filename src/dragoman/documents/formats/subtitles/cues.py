@@ -17,6 +17,7 @@ from dragoman.errors import DocumentError
 LINE_WIDTH: Final = 42  # of subtitles by convention, unless the file has longer lines
 MAX_PAUSE: Final = 3.0  # seconds; no sentence goes on after a longer one
 MAX_CUES: Final = 6  # of a sentence
+MAX_CHARACTERS: Final = 500  # of a cue that is joined with others; longer ones are not spoken text
 MIN_ENDED: Final = 0.2  # files with fewer cues that end a sentence have no punctuation; their cues stay alone
 DASH: Final = re.compile(r"[-–—‐]\s*(?=\S)")
 TAIL: Final = re.compile(r"(?:^|\w)(\W*+)$")
@@ -142,6 +143,7 @@ def group_cues(cues: Sequence[Cue], shown: Sequence[str]) -> Iterator[tuple[int,
             and following.begins - cue.begins >= 0
             and following.begins - cue.ends <= MAX_PAUSE
             and len(group) < MAX_CUES
+            and max(len(texts[i]), len(texts[i + 1])) <= MAX_CHARACTERS
             and continues(texts[i], texts[i + 1])
         )
         if not goes_on:
