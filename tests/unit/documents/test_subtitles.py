@@ -252,3 +252,13 @@ def test_a_sentence_over_long_cues_is_divided() -> None:
     size = 400
     cuts = divide("word " * 6 * (size // 5), [size] * 6, [size * i for i in range(1, 6)], 84)
     assert [end - start for start, end in cuts] == [size] * 6
+
+
+def test_a_time_stamp_that_moves_into_a_tag_repeats_no_words() -> None:
+    text = "WEBVTT\n\n00:00:01.000 --> 00:00:03.000\none <00:00:01.500>two <i>three <00:00:02.000>four five</i>\n"
+    document = read_document(text.encode(), "x.vtt")
+    report = translate_segments(document.segments, WordByWord(order=backward))
+    written = document.write([result.target for result in report.results]).decode()
+    cue = written.splitlines()[-1]
+    assert re.sub("<.*?>", "", cue).split() == ["FIVE", "FOUR", "THREE", "TWO", "ONE"]
+    assert re.findall(r"<[\d:.]+>", cue) == ["<00:00:01.500>", "<00:00:02.000>"]

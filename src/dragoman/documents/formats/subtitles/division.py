@@ -121,13 +121,13 @@ def slice_target(target: Target, start: int, end: int) -> Target:
             kept = start <= span.start < end or (last and span.start == end)
         if span.kind == "pair" and span.parent is not None and span.parent not in numbers:
             kept = kept and span.start < span.end
-        if not kept:
-            continue
+        if kept:
+            numbers[index] = len(numbers)
+    for span in (target.spans[index] for index in numbers):
         places = [min(max(place, low), high) - low for place in (span.start, span.end)]
-        parent = span.parent
+        parent = span.parent  # of a time stamp, it may come later
         while parent is not None and parent not in numbers:
             parent = target.spans[parent].parent
-        numbers[index] = len(spans)
         spans.append(replace(span, start=places[0], end=places[1], parent=None if parent is None else numbers[parent]))
     return Target(text[low:high], tuple(spans), target.approved)
 
