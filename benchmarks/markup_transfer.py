@@ -38,9 +38,10 @@ from corpus_arguments import corpus_parser, find_file
 
 from dragoman.documents.segment import Segment, Span
 from dragoman.documents.transfer import projection
+from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
 from dragoman.documents.transfer.assembly import Job, Unit, align_units
 from dragoman.documents.transfer.placeholders import MaskedText
-from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
+from dragoman.documents.transfer.projection import project
 from dragoman.documents.transfer.words import WordParts, link_parts
 from dragoman.evaluation.alignment_error import read_gold
 from dragoman.evaluation.test_sets import read_lines

@@ -16,12 +16,14 @@ TokenKind = Literal["start", "end", "empty", "text", "other"]
 ATTRIBUTE: Final = re.compile(
     r"""(?P<name>[^\s"'<>/=\x00]+)(?:\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'=<>`]+)))?"""
 )
+# Possessive, so that a tag without an end is tried once, not once for each way to divide it.
 TAG: Final = re.compile(
-    r"""<(?P<slash>/?)(?P<name>[A-Za-z_:][^\s/>\x00]*)(?P<attributes>(?:[^"'>]|"[^"]*"|'[^']*')*)>""", re.DOTALL
+    r"""<(?P<slash>/?)(?P<name>[A-Za-z_:][^\s/>\x00]*+)(?P<attributes>(?:[^"'>]|"[^"]*"|'[^']*')*+)>""", re.DOTALL
 )
-OTHER: Final = re.compile(
-    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<![A-Za-z](?:[^\[>]|\[.*?\])*>", re.DOTALL
-)
+TAG_START: Final = re.compile(r"</?[A-Za-z_:][^\s/>\x00]*+")
+QUOTED: Final = re.compile(r""""[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|<""")
+OTHER: Final = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)", re.DOTALL)
+DECLARATION: Final = re.compile(r"<![A-Za-z](?:[^\[>]|\[[^\]]*\])*+>")
 ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 # void elements in strings of programs; not all of HTML's, because <link> and others enclose text in some programs
 Names = frozenset[str]
@@ -61,12 +63,31 @@ class Token:
         return next((one.value for one in self.attributes if one.name == name), None)
 
 
+class TagFinder:
+    """Finds the tags of a text; many tags without an end take no longer than a few."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.endless = text, set[int]()  # the places of < from which no tag ends
+
+    def match(self, place: int, end: int) -> re.Match[str] | None:
+        """The tag that begins at a place and ends before `end`."""
+        if place in self.endless:
+            return None
+        found = TAG.match(self.text, place, end)
+        if found is None and (start := TAG_START.match(self.text, place, end)):
+            # A tag that begins outside of its quotes would end where it does. So no more than three are tried in vain:
+            # at each place one of them is outside of quotes, one inside double and one inside single quotes.
+            self.endless.update(i for i in range(place, start.end()) if self.text[i] == "<")
+            self.endless.update(one.start() for one in QUOTED.finditer(self.text, start.end(), end) if one[0] == "<")
+        return found
+
+
 def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = False) -> Iterator[Token]:
     """The tokens of HTML or XML.
 
     The content of `raw_elements` (script, style) is one token "other". With `lower`, names are lower case, as in HTML.
     """
-    place = 0
+    place, tags, declares = 0, TagFinder(text), True
     while place < len(text):
         start = text.find("<", place)
         if start < 0:
@@ -75,11 +96,15 @@ def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = Fa
             yield Token("text", place, start)
             place = start
             continue
-        if found := OTHER.match(text, place):
+        found = OTHER.match(text, place)
+        if found is None and declares and text.startswith("<!", place):
+            found = DECLARATION.match(text, place)
+            declares = found is not None or not text[place + 2 : place + 3].isalpha()  # one without an end: no more
+        if found:
             yield Token("other", place, found.end())
             place = found.end()
             continue
-        found = TAG.match(text, place)
+        found = tags.match(place, len(text))
         if found is None:  # a lone <
             end = text.find("<", place + 1)
             end = len(text) if end < 0 else end

@@ -206,17 +206,21 @@ class SegmentBuilder:
         ]
 
     def _unpair(self, index: int) -> None:
-        """Turn an open span into a point; what it encloses belongs to its parent."""
+        """Turn an open span into a point; what it encloses gets its parent at the end."""
         span = self.spans[index]
         self.spans[index] = replace(span, kind="point", end=span.start)
-        for i, other in enumerate(self.spans):
-            if other.parent == index:
-                self.spans[i] = replace(other, parent=span.parent)
+
+    def _leave_points(self) -> None:
+        """Give what is inside a point, which was a pair once, to the parent of the point."""
+        for i, span in enumerate(self.spans):
+            if span.parent is not None and self.spans[span.parent].kind == "point":  # whose own parent is right
+                self.spans[i] = replace(span, parent=self.spans[span.parent].parent)
 
     def build(self, key: str = "", translate: bool = True) -> Segment:
         """The segment; spans that are still open become points."""
         while self._open:
             self._unpair(self._open.pop())
+        self._leave_points()
         if self.collapse:
             self._move_last_space()
         return Segment(self.text, tuple(self.spans), key, translate)

@@ -61,11 +61,15 @@ class SplicedText:
 
     def splice(self, targets: Sequence[Target | None]) -> str:
         """The text with the targets in their slots."""
-        filled = sorted(
-            ((slot, target) for slot, target in zip(self.slots, targets, strict=True) if target is not None),
-            key=lambda pair: (pair[0].start, -pair[0].end),
-        )
-        return self._copy(0, len(self.text), filled, self.declarations)
+        pairs = sorted(zip(self.slots, targets, strict=True), key=lambda pair: (pair[0].start, -pair[0].end))
+        filled, end = list[tuple[Slot, Target]](), len(self.text)  # from the last to the first
+        for slot, target in reversed(pairs):
+            if target is None and slot.wrap is not str and end < slot.end:  # what is inside may need the quotes around
+                target = Target(slot.segment.text, slot.segment.spans)
+            if target is not None:
+                filled.append((slot, target))
+                end = slot.start
+        return self._copy(0, len(self.text), filled[::-1], self.declarations)
 
     def _copy(self, start: int, end: int, filled: Sequence[tuple[Slot, Target]], edits: Sequence[Edit] = ()) -> str:
         """`text[start:end]` with the targets of the outermost of these slots, which are inside it."""
@@ -100,7 +104,8 @@ class SplicedText:
             if not self.text.startswith(span.open, span.at):  # it begins with the space before it
                 before = self.text[span.at - 1] if self.text[span.at - 1].isspace() else " "
             last = span.at + len(span.open) - len(before)
-            own = [(slot, target) for slot, target in inner if span.at <= slot.start and slot.end <= last]
+            first = bisect_left(inner, span.at, key=lambda pair: pair[0].start)
+            own = inner[first : bisect_left(inner, last, first, key=lambda pair: pair[0].start)]
             return before + self._copy(span.at, last, own) if own else span.open
 
         return slot.render(target, markup)

@@ -17,7 +17,7 @@ from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
 from dragoman.documents.transfer.assembly import Job, Moves, Unit, assemble
 from dragoman.documents.transfer.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
-from dragoman.documents.transfer.words import Range
+from dragoman.documents.transfer.ranges import Range
 from dragoman.progress import Reporter
 from dragoman.translation.overlap import interpreter_settings
 from dragoman.translation.result import Translation

@@ -4,10 +4,12 @@ import random
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lxml import html as lxml_html
 
 from dragoman.documents.formats import html
-from dragoman.documents.markup import scan
+from dragoman.documents.markup import TAG, TagFinder, scan
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
 from raising import raises
@@ -147,3 +149,28 @@ def test_an_encoding_without_ascii_is_rejected() -> None:
 )
 def test_the_last_space_is_not_taken_for_markup(page: str, expected: str) -> None:
     assert translate(page, WordByWord()) == expected
+
+
+def test_a_paragraph_with_thousands_of_elements_is_translated() -> None:
+    """In seconds: the time must not grow with the square of their number."""
+    n = 2_000
+    page = "<p>" + 'one <img alt="two"> <code>x</code> <b>three <i>four</b> <kbd>' * n
+    written = translate(page, WordByWord())
+    assert written == "<p>" + 'ONE <img alt="TWO"> <code>x</code> <b>THREE <i>FOUR</b> <kbd>' * n
+
+
+@pytest.mark.parametrize(
+    "unit", ["<", "<a", "<a ", "<a '\"", '<a b="', "<!a", "<!a[", "<!a[]", "<!--", "<?", "</", "&"]
+)
+def test_markup_without_an_end_is_text_or_left(unit: str) -> None:
+    """In seconds: the time must not grow with the square of the number of tags, or faster."""
+    page = f"one {unit * 20_000}"
+    assert "".join(page[token.start : token.end] for token in scan(page)) == page
+    assert translate(page, WordByWord()).startswith("ONE ")
+
+
+@given(st.lists(st.sampled_from(["<a ", "<b>", ' "', " '", " x", ">", "</i "]), max_size=12).map("".join))
+def test_tags_are_found_as_if_each_was_tried(page: str) -> None:
+    finder = TagFinder(page)
+    for place in (found.start() for found in re.finditer("<", page)):
+        assert (finder.match(place, len(page)) is None) == (TAG.match(page, place) is None)

@@ -16,6 +16,7 @@ from dragoman.documents.transfer.placeholders import find_placeholders, mask_tex
         ("Write to a.b@c-d.org, see https://x.org/a?b=c.", ["a.b@c-d.org", "https://x.org/a?b=c"]),
         ("See www.example.com/path).", ["www.example.com/path"]),
         ("{n, number} on {d, date, short}", ["{n, number}", "{d, date, short}"]),
+        ("%s个文件, %1$s个, %name%个, 0x%08lx, 9%%%5.1f", ["%s", "%1$s", "%name%", "%08lx", "9%%", "%5.1f"]),
         ("50% discount, 100%sure, 5 % of it, 20%-off", []),
         ("a {not a placeholder} and { 1 }", []),
     ],
@@ -72,3 +73,11 @@ def test_a_placeholder_that_is_part_of_a_word_may_stay_part_of_one() -> None:
     (mask,) = masked.masks
     assert mask.word.isdecimal()  # it stands for a number
     assert masked.locate(f"eine {mask.word}-Tage-Reise") == [5]
+
+
+def test_markup_ends_a_placeholder() -> None:
+    text = "%sfiles %name%s www.x.org/ab {cd}"
+    edges = [2, 14, text.index("b "), text.index("d}")]
+    segment = protect_placeholders(Segment(text, tuple(Span(edge, edge, "point") for edge in edges)))
+    found = [text[span.start : span.end] for span in segment.spans if span.kind == "protected"]
+    assert found == ["%s", "%name%", "www.x.org/a"]

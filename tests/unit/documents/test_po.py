@@ -227,3 +227,25 @@ def test_icu_branches_are_translated() -> None:
     assert numbers.msgstr == numbers.msgid
     (broken,) = load(translate(b'msgid "{n, plural, one {a"\nmsgstr ""\n', WordByWord()))
     assert broken.msgstr  # braces that do not match are text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "expected"),
+    [
+        ("c-format", "one <code>in %s</code> two %d", "ONE <code>in %s</code> TWO %d"),  # neither twice nor numbered
+        ("c-format", "one %5.2fx two %ldms", "ONE %5.2fX TWO %ldMS"),
+        ("python-format", "%dnew files, 100%% sure", "%dNEW FILES, 100%% SURE"),
+        ("c-format", "%s of 100%%</b> %d", "%s OF 100%%</b> %d"),
+        ("no-c-format", "100%discount and 5%fun", "100%DISCOUNT AND 5%FUN"),
+    ],
+)
+def test_directives_are_those_of_the_format(flags: str, message: str, expected: str) -> None:
+    data = f'#, {flags}\nmsgid "{message}"\nmsgstr ""\n'.encode()
+    (entry,) = load(translate(data, WordByWord()))
+    assert entry.msgstr == expected
+
+
+def test_an_identical_translation_keeps_markup_inside_words() -> None:
+    message = "un<b>do</b>able  it<wbr>self<i> </i>"
+    (entry,) = load(translate(f'msgid "{message}"\nmsgstr ""\n'.encode(), WordByWord(word=str)))
+    assert entry.msgstr == message

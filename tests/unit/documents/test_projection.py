@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dragoman.documents.segment import Segment, SegmentBuilder, render
 from dragoman.documents.transfer import words
-from dragoman.documents.transfer.projection import AlignedUnit, best_range
+from dragoman.documents.transfer.aligned_text import AlignedUnit
+from dragoman.documents.transfer.ranges import RangeSet, best_range
 from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts
 from dragoman.documents.translate import translate_segments
 from dragoman.text import word_groups
@@ -115,8 +116,41 @@ def test_any_markup_comes_back_complete_and_nested(data: st.DataObject) -> None:
 def test_best_range_is_that_of_an_exhaustive_search() -> None:
     values = [-1, 2, -0.25, 1, -3, 2.5, -0.25, -1, 1]
     ranges = [(sum(values[a:b]), a, b) for a in range(len(values)) for b in range(a + 1, len(values) + 1)]
-    assert best_range(values)[0] == max(ranges)[0]
-    assert best_range([-1.0, -2.0]) == (0.0, 0, 0)
+    listed = [(i, value) for i, value in enumerate(values) if value not in (-0.25, -3)]
+    for some in (list(enumerate(values)), listed):
+        score, low, high = best_range(some, lambda low, high: sum(values[low:high]))
+        assert (score, low, high) == max(ranges)
+        assert score == sum(values[low:high])
+    assert best_range([(0, -1.0), (1, -2.0)], lambda low, high: 0.0) == (0.0, 0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4)), max_size=8))
+def test_a_set_of_ranges_is_a_set_of_places(given_ranges: list[tuple[int, int]]) -> None:
+    ranges, places = RangeSet(), set[int]()
+    for low, size in given_ranges:
+        new = set(range(low, low + size))
+        assert ranges.overlaps(low, low + size) == bool(places & new)
+        if not places & new:
+            ranges.add(low, low + size)
+            places |= new
+    assert [ranges.next_free(i) for i in range(26)] == [min(set(range(i, 60)) - places) for i in range(26)]
+
+
+@pytest.mark.parametrize("alignment", [True, False])
+def test_thousands_of_pairs_in_a_sentence_follow_their_words(alignment: bool) -> None:
+    """In seconds: the time must not grow with the square of their number."""
+
+    class Aligned(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], _: bool) -> Translation:
+            return super().translation(text, lost, alignment)
+
+    n = 4_000
+    markup = " ".join(f"<b>one {{a{i}}}</b> two<p/> <i>three" for i in range(n))
+    written = translate(markup, Aligned(order=backward))
+    assert sorted(re.findall("<.*?>", written)) == sorted(re.findall("<.*?>", markup))
+    if alignment:
+        last = " ".join(f"<i>THREE TWO<p/> <b>{{a{i}}} ONE</b>" for i in (1, 0))
+        assert written.endswith(last)
 
 
 def test_attention_is_pooled_from_tokens_to_parts() -> None:
@@ -179,3 +213,34 @@ def test_plain_sentences_have_the_places_of_all_others(tokens: list[str]) -> Non
         patch.setattr(word_groups, "word_step", lambda token: 2)
         assert locate_tokens(text, tokens) == found
         assert word_groups.visible_word_ids(tokens) == ids
+
+
+@pytest.mark.parametrize("alignment", [True, False])
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "one two\n<f/> three four",
+        "one two\n\n <f/>\tthree\n <g/> \n four five",
+        "one <b> \n </b> two",
+        "<b>one\n <f/> \ntwo</b>\n <g/>\n three",
+        " <f/> one two\n <g/> ",
+        "- <f/> one\n * two",
+    ],
+)
+def test_markup_between_sentences_stays_there(markup: str, alignment: bool) -> None:
+    class Aligned(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], _: bool) -> Translation:
+            return super().translation(text, lost, alignment)
+
+    upper = re.sub(r"\w+(?![^<]*>)", lambda word: word[0].upper(), markup)
+    assert translate(markup, Aligned()) == upper
+
+
+def test_without_an_alignment_a_point_stays_in_its_sentence() -> None:
+    class Unaligned(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], _: bool) -> Translation:
+            return super().translation(text, lost, False)
+
+    assert translate("One two. Three<f/> four five. Six seven.", Unaligned()) == (
+        "ONE TWO.<f/> THREE FOUR FIVE. SIX SEVEN."
+    )

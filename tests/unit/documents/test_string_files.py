@@ -248,3 +248,44 @@ def test_arguments_without_names_stay_in_order(text: str) -> None:
     document = json.read(f'{{"a":"{text}"}}'.encode(), "a.json")
     report = translate_segments(document.segments, WordByWord(order=backward))
     assert [result.problem for result in report.results] == ["placeholder_lost"]
+
+
+def test_placeholders_in_html_strings_are_written_as_they_are() -> None:
+    text = '["a &amp; {:>5} b", "see https://x.org/?a=1&b=2 &lt; here"]'
+    assert translate(json, text) == '["A &amp; {:>5} B", "SEE https://x.org/?a=1&b=2 &lt; HERE"]'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: |\n  <b> one</b>\n  two\n", "a: |\n  <b>ONE</b>\n  TWO\n"),
+        ("a: >\n  <b> one\n\n  two</b>\n", "a: >\n  <b> ONE\n\n  TWO</b>\n"),
+        ("a: 'one\n\n   ... two'\nb: x\n", "a: 'ONE\n\n   ... TWO'\nb: X\n"),
+        ("a: 'one\r\n\r\n   two'\r\n", "a: 'ONE\r\n\r\n   TWO'\r\n"),
+        ("a: one <b\n  class='x'>two</b>\n", "a: ONE <b class='x'>TWO</b>\n"),
+        ("a: one\n\n  <b\n  class='x'>two</b>\n", "a: \"ONE\\n<b class='x'>TWO</b>\"\n"),
+    ],
+)
+def test_lines_of_yaml_strings_stay(text: str, expected: str) -> None:
+    assert translate(yaml, text) == expected
+
+
+def test_a_yaml_string_is_quoted_for_what_its_branches_need() -> None:
+    written = translate(yaml, "a: 1 {n, plural, other {# files}}\n", WordByWord(order=backward))
+    assert YAML(typ="safe", pure=True).load(written) == {"a": "1 {n, plural, other {FILES #}}"}
+
+
+@pytest.mark.parametrize(("text", "expected"), [("k two =", "k \\= TWO"), ("k two :one", "k \\:ONE TWO")])
+def test_a_property_does_not_begin_with_a_separator(text: str, expected: str) -> None:
+    assert translate(properties, text, WordByWord(order=backward)) == expected
+
+
+@pytest.mark.parametrize("unit", ["<a", "<a '", "{n, plural, one {", "{n,plural,other{}", "{{", "%(", "  ", "'{"])
+def test_strings_of_unfinished_markup_are_translated(unit: str) -> None:
+    """In seconds: the time must not grow with the square of the number of units, or faster."""
+    text = f"one {unit * 10_000} two"
+    for module in (json, yaml):
+        document = module.read(standard_json.dumps({"a": text}).encode(), "file")
+        report = translate_segments(document.segments, WordByWord())
+        written = document.write([result.target for result in report.results])
+        assert written.startswith(b'{"a": "ONE ') and written.endswith(b' TWO"}')

@@ -12,7 +12,14 @@ import pytest
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import detect, read_document
-from dragoman.documents.formats.subtitles.division import break_places, divide, slice_target, text_width, wrap_lines
+from dragoman.documents.formats.subtitles.division import (
+    break_places,
+    divide,
+    part_widths,
+    slice_target,
+    text_width,
+    wrap_lines,
+)
 from dragoman.documents.segment import SegmentBuilder, Target, render
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
@@ -222,3 +229,36 @@ def test_files_without_cues_or_with_old_line_ends_give_an_error(name: str) -> No
         for data in (b"", b"one two\n"):
             with raises(DocumentError, "damaged_document", "no cues"):
                 read(data, "file.srt")
+
+
+@pytest.mark.parametrize("unit", ["!", "a\n", ": ", "...\n"])
+def test_a_long_cue_is_translated(unit: str) -> None:
+    """In seconds: the time must not grow with the square of its length."""
+    text = f"1\n00:00:01,000 --> 00:00:02,000\none {unit * 20_000} two\n"
+    document = read_document(text.encode(), "x.srt")
+    report = translate_segments(document.segments, WordByWord())
+    assert document.write([result.target for result in report.results]).decode().split()[4] == "ONE"
+
+
+@pytest.mark.parametrize("text", ["one two, three", " a  日本。 b ", "\u00a0", ""])
+def test_the_widths_of_parts_are_those_of_their_texts(text: str) -> None:
+    width, places = part_widths(text), range(len(text) + 1)
+    for start, end in ((a, b) for a in places for b in places if a <= b):
+        assert width(start, end) == text_width(text[start:end].strip())
+
+
+def test_a_sentence_over_long_cues_is_divided() -> None:
+    """In less than a second, not minutes."""
+    size = 400
+    cuts = divide("word " * 6 * (size // 5), [size] * 6, [size * i for i in range(1, 6)], 84)
+    assert [end - start for start, end in cuts] == [size] * 6
+
+
+def test_a_time_stamp_that_moves_into_a_tag_repeats_no_words() -> None:
+    text = "WEBVTT\n\n00:00:01.000 --> 00:00:03.000\none <00:00:01.500>two <i>three <00:00:02.000>four five</i>\n"
+    document = read_document(text.encode(), "x.vtt")
+    report = translate_segments(document.segments, WordByWord(order=backward))
+    written = document.write([result.target for result in report.results]).decode()
+    cue = written.splitlines()[-1]
+    assert re.sub("<.*?>", "", cue).split() == ["FIVE", "FOUR", "THREE", "TWO", "ONE"]
+    assert re.findall(r"<[\d:.]+>", cue) == ["<00:00:01.500>", "<00:00:02.000>"]

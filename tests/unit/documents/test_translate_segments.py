@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.documents import translate as translate_module
+from dragoman.documents.formats import html
+from dragoman.documents.formats.strings import json
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.segment import Segment, render
 from dragoman.documents.translate import translate_segments
@@ -140,3 +142,27 @@ class Counting(Reporter):
 
     def advance(self, amount: int = 1) -> None:
         self.done += amount
+
+
+@pytest.mark.parametrize("markup", ["<code>in %s</code> of %d", '<a href="%s">one</a> of <b>%d</b>', "<i>%s</i> of {}"])
+def test_arguments_in_markup_stay_in_order(markup: str) -> None:
+    """Without names, the first placeholder is the first argument, in markup too."""
+    document = json.read(f'["{markup}"]'.replace('="', "='").replace('">', "'>").encode(), "x.json")
+    (kept,) = translate_segments(document.segments, WordByWord(order=backward)).results
+    assert (kept.target, kept.problem) == (None, "placeholder_lost")
+    (done,) = translate_segments(document.segments, WordByWord()).results
+    assert done.target is not None
+
+
+def test_links_with_encoded_addresses_change_places() -> None:
+    document = html.read(b"<p><a href='%D0%B4s'>one</a> two <a href='%d1%81'>three</a>", "x.html")
+    (result,) = translate_segments(document.segments, WordByWord(order=backward)).results
+    assert result.target is not None and result.target.text == "THREE TWO ONE"
+
+
+def test_protected_text_outside_of_its_pair_is_not_written_twice() -> None:
+    text = "%% two <b>x {{x}}\\n<i>{n, plural, other {it}}</i></b>"
+    document = json.read(f'["{text}"]'.encode(), "x.json")
+    report = translate_segments(document.segments, WordByWord(order=backward))
+    written = document.write([result.target for result in report.results]).decode()
+    assert written.count("{n, plural") == 1 and [one.problem for one in report.kept] == ["markup_lost"]

@@ -178,9 +178,27 @@ def test_icu_branches_are_translated() -> None:
     unit = f'<trans-unit id="a"><source>{source}</source></trans-unit>'
     data = f'<xliff version="1.2"><file source-language="en"><body>{unit}</body></file></xliff>'.encode()
     assert target_of(translate(data, WordByWord()), "a") == (
-        'TOM &amp; {count, plural, =0 {NO FILE} one {<x id="INTERPOLATION"/> NEW &lt;B&gt;FILE} other {MANY FILES}}'
+        'TOM &amp; {count, plural, =0 {NO FILE} one {<x id="INTERPOLATION"/> NEW &lt;b&gt;FILE} other {MANY FILES}}'
     )
     assert translate(data, WordByWord(lost=frozenset(["4831"]), can_require=False)).count(b"<target") == 1
+
+
+@pytest.mark.parametrize(
+    ("branch", "expected"),
+    [
+        ("&lt;b&gt;one&lt;/b&gt; file", "FILE &lt;b&gt;ONE&lt;/b&gt;"),
+        ("&lt;a href=&quot;#x&quot;&gt;# file&lt;/a&gt; now", 'NOW &lt;a href="#x"&gt;FILE #&lt;/a&gt;'),
+        ("<![CDATA[one <b>file</b> & {m, select, a {<i>two</i>} other {x}}]]>",
+         "{m, select, a {&lt;i&gt;TWO&lt;/i&gt;} other {X}} &amp; &lt;b&gt;FILE&lt;/b&gt; ONE"),
+        ('one <ph id="1">{0}</ph> <g id="2">file</g>', '<g id="2">FILE</g> <ph id="1">{0}</ph> ONE'),
+        ('one <bpt id="1">&lt;b{</bpt>two<ept id="1">}</ept>', '<bpt id="1">&lt;b{</bpt>TWO<ept id="1">}</ept> ONE'),
+        ("it&#39;s &amp;nbsp; <!-- { -->ok", "<!-- { -->OK &amp;nbsp; IT'S"),
+    ],
+)  # fmt: skip
+def test_markup_in_icu_branches_is_kept(branch: str, expected: str) -> None:
+    data = UNIT.format(f"<source>Tom {{n, plural, one {{{branch}}} other {{files}}}}</source>").encode()
+    written = target_of(translate(data, WordByWord(order=backward)), "u")
+    assert written == f"{{n, plural, one {{{expected}}} other {{FILES}}}} TOM"
 
 
 UNIT = '<xliff version="1.2"><file source-language="en"><body><trans-unit id="u">{}</trans-unit></body></file></xliff>'

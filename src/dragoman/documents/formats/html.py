@@ -156,18 +156,19 @@ class Reader:
         start += len(self.text[start:end]) - len(self.text[start:end].lstrip())
         end = start + len(self.text[start:end].rstrip())
         builder = SegmentBuilder(collapse=not self.elements or self.elements[-1][0] != "textarea")
+        ends = end_tags(tokens)
         done = 0  # tokens before this place are done
         for index, token in enumerate(tokens):
             if token.end <= done:
                 continue
             raw = self.text[max(token.start, start) : min(token.end, end)]
             if is_note(token, self.text):
-                inside = element_content(tokens, index)
+                inside = tokens[index + 1 : ends.get(index, index) + 1]
                 done = inside[-1].end if inside else token.end
                 builder.add_point(self.text[token.start : done], token.start, token.name)
                 continue
             if is_protected(token):
-                inside = element_content(tokens, index)
+                inside = tokens[index + 1 : ends.get(index, index) + 1]
                 done = inside[-1].end if inside else token.end
                 content = "".join(html.unescape(self.text[one.start : one.end]) for one in inside if one.kind == "text")
                 builder.add_protected(content, self.text[token.start : done], token.start, token.name)
@@ -225,15 +226,15 @@ def is_translated(token: Token, attribute: Attribute) -> bool:
     return attribute.name in TRANSLATED_ATTRIBUTES
 
 
-def element_content(tokens: list[Token], index: int) -> list[Token]:
-    """The tokens inside the element that starts at this index, and its end tag; none without an end tag."""
-    name, depth = tokens[index].name, 0
-    for last, token in enumerate(tokens[index:], index):
-        if token.name == name:
-            depth += {"start": 1, "end": -1}.get(token.kind, 0)
-        if depth == 0:
-            return tokens[index + 1 : last + 1]
-    return []
+def end_tags(tokens: list[Token]) -> dict[int, int]:
+    """The index of the end tag of each element that has one, by the index of its start tag."""
+    ends, started = dict[int, int](), dict[str, list[int]]()
+    for index, token in enumerate(tokens):
+        if token.kind == "start":
+            started.setdefault(token.name, []).append(index)
+        elif token.kind == "end" and started.get(token.name):
+            ends[started[token.name].pop()] = index
+    return ends
 
 
 def trim(tokens: list[Token], text: str) -> list[Token]:

@@ -10,10 +10,12 @@ from typing import Any
 
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.reports.report import Problem, SegmentResult, WordLinks
-from dragoman.documents.segment import Segment, Span, Target
-from dragoman.documents.transfer.placeholders import MaskedText
-from dragoman.documents.transfer.projection import AlignedText, AlignedUnit, project
-from dragoman.documents.transfer.words import Range, TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
+from dragoman.documents.segment import Segment, Span, Target, render
+from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
+from dragoman.documents.transfer.placeholders import MaskedText, positional
+from dragoman.documents.transfer.projection import project
+from dragoman.documents.transfer.ranges import Range
+from dragoman.documents.transfer.words import TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
 from dragoman.translation.result import Translation
 
 
@@ -104,9 +106,10 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     segment = job.segment
     target = join_masked(job, lambda unit: unit.target)
     text = unmask(target, segment)
-    if text.split() == original.text.split() and not original.bilingual:  # nothing but white space has changed
-        return result
     approved = all(unit.approved for unit in job.units if unit.translate)
+    if text.split() == original.text.split():  # nothing but white space has changed
+        same = Target(original.text, original.spans, approved)
+        return replace(result, target=same) if original.bilingual else result
     if not original.spans and not job.align:
         return replace(result, target=Target(text, approved=approved))
     source = join_masked(job, lambda unit: unit.masked)
@@ -123,11 +126,20 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
     )
     spans = moves.spans(projected.spans[: len(original.spans)])
+    if not keeps_order(original, Target(text, spans)):
+        return replace(result, problem="placeholder_lost")
     result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
     parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
     return replace(result, words=WordLinks(*parts, sorted(aligned.links)))
+
+
+def keeps_order(segment: Segment, target: Target) -> bool:
+    """Whether placeholders such as %s have stayed in order, if some are in markup, such as <a href="%s">."""
+    if not any(positional(span.open) for span in segment.spans):
+        return True
+    return positional(render(segment)) == positional(render(target))
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from dragoman.documents.segment import Segment, Span
@@ -24,10 +24,10 @@ PLACEHOLDER: Final = re.compile(
     | \{\d+\s*,\s*choice\s*,(?:[^{}]|\{[^{}]*\}){0,300}\}                # {0,choice,0#none|1#one}
     | %(?:\d+\$|\([^()\s]{1,60}\))[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
         (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@]                # %1$d, %(name)s
-    | %[^\W\d]\w{1,40}%(?!\w)                                          # %name%
-    | (?<!\d)(?<!\d\s)%[sdiu@](?![^\W\d_]{3})                          # %s, %d, v%s, %dMB, but not 9%safe, %user
-    | (?<![\w%])%[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
-        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![^\W\d_])    # %05.2f, %ld
+    | %[^\W\d]\w{1,40}%(?![0-9_A-Za-zÀ-ɏ])                            # %name%
+    | (?<!\d)(?<!\d\s)%[sdiu@](?![A-Za-zÀ-ɏ]{3})                       # %s, %d, v%s, %dMB, but not 9%safe, %user
+    | (?<!\d)%[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
+        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![A-Za-zÀ-ɏ])  # %05.2f, %ld, 0x%02x
     | (?:(?<![\d.,])\d{1,9}(?:[.,]\d{1,9})?)?%%                                           # 100%%
     | </?\d{1,3}\s*/?>                                                 # <0>, </0>, <1/>
     | _x[0-9A-Fa-f]{4}_                                                # a character in Office files
@@ -40,7 +40,9 @@ PLACEHOLDER: Final = re.compile(
 )
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
 POSITIONAL: Final = re.compile(r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
+ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
 LETTER: Final = re.compile(r"[^\W\d_]")
+DIGITS: Final = re.compile(r"\d+")
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
 NUMBER_STEP: Final = 1153
 
@@ -49,6 +51,19 @@ def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each placeholder, URL and e-mail address of a text."""
     for found in PLACEHOLDER.finditer(text):
         yield found.start(), found.end()
+
+
+def find_between(text: str, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The placeholders of a text with markup at `edges`: those with markup inside are not placeholders."""
+    for low, high in pairwise([0, *edges, len(text)]):
+        for start, end in find_placeholders(text[low:high]):
+            yield low + start, low + end
+
+
+def positional(text: str) -> list[str]:
+    """The placeholders that stand for the first argument, the second and so on, in their order."""
+    found = (text[start:end] for start, end in find_placeholders(text) if not ENCODED.match(text, start))
+    return [one for one in found if POSITIONAL.fullmatch(one)]
 
 
 def protect_placeholders(segment: Segment) -> Segment:
@@ -60,9 +75,7 @@ def protect_placeholders(segment: Segment) -> Segment:
     edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
     pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
     spans, around, next_pair = list(segment.spans), list[int](), 0
-    for start, end in find_placeholders(segment.text):
-        if bisect_right(edges, start) != bisect_left(edges, end):  # markup inside a placeholder: not one
-            continue
+    for start, end in find_between(segment.text, edges):
         before = bisect_right(protected, start, key=lambda place: place[0])
         if before and protected[before - 1][1] > start:
             continue
@@ -109,17 +122,21 @@ class MaskedText:
 
         Masks of positional placeholders, such as `%s`, must be in order too.
         """
+        places = dict[str, list[int]]()  # of all words that may be masks
+        for number in DIGITS.finditer(translation) if self.masks else ():
+            places.setdefault(number[0], []).append(number.start())
+            if translation[number.start() - 1 : number.start()] == "X":
+                places.setdefault(f"X{number[0]}", []).append(number.start() - 1)
         found = []
         for mask in self.masks:
-            before = r"(?<!\d)" if mask.word.isdecimal() else ""
-            places = [match.start() for match in re.finditer(rf"{before}{mask.word}(?!\d)", translation)]
-            if len(places) != 1:
+            if len(places.get(mask.word, ())) != 1:
                 return None
-            start, end = places[0], places[0] + len(mask.word)
-            left, right = joins(translation[:start][-2:][::-1]), joins(translation[end:][:2])
+            start = places[mask.word][0]
+            end = start + len(mask.word)
+            left, right = joins(translation[max(0, start - 2) : start][::-1]), joins(translation[end : end + 2])
             if (left and not mask.joins_left) or (right and not mask.joins_right):
                 return None
-            found.append(places[0])
+            found.append(start)
         ordered = [place for mask, place in zip(self.masks, found, strict=True) if mask.ordered]
         return found if ordered == sorted(ordered) else None
 
@@ -158,9 +175,9 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
         numeric = NUMERIC.fullmatch(span.name) is not None
         words = chain(map(str, numbers if numeric else ()), mask_words(order, numeric))
         word = next(word for word in words if word not in taken)
-        taken = taken | {word}
+        taken.add(word)
         left = joins(masked[-2:][::-1])
-        ordered = any(POSITIONAL.fullmatch(span.name[a:b]) for a, b in find_placeholders(span.name))
+        ordered = bool(positional(span.name) or (span.open and positional(text[span.start : span.end])))
         masks.append(Mask(word, index, len(masked), left, False, ordered))
         masked += word
         place = span.end
@@ -200,6 +217,7 @@ def remask(masked: MaskedText) -> MaskedText:
         text += masked.text[place : mask.start]
         numeric = not mask.word.isdecimal()
         word = next(word for word in mask_words(order, numeric) if word not in taken)
+        taken.add(word)
         masks.append(replace(mask, word=word, start=len(text)))
         text += word
         place = mask.start + len(mask.word)

@@ -7,91 +7,22 @@ benchmarks/markup_transfer.py measures it on alignments made by hand.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final
+from dataclasses import replace
+from itertools import accumulate
+from typing import Final
 
 from dragoman.documents.segment import Segment, Span, Target
-from dragoman.documents.transfer.words import Links, Range
+from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit, separators
+from dragoman.documents.transfer.ranges import Range, RangeSet, best_range, outside, overlap
 
 THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above which it belongs to the pair
-FLATNESS: Final = 0.5  # exponent of attention weights
-AGREEMENT: Final = 1.5  # exponent of the share that a target token has in the attention to a source token
 MIN_SHARE: Final = 0.05  # below, no word of the translation is aligned with the pair
 HALF: Final = 0.1  # the value of a word that is linked to as many words inside the pair as outside: a compound
 UNALIGNED: Final = -0.25  # the value of a word without links: it joins aligned words on both sides, but not an edge
 ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
-
-
-@dataclass(frozen=True)
-class AlignedUnit:
-    """A sentence that was translated by itself: the ranges of its parts in source and target.
-
-    `weights [T, S]`, if known, is the attention of each of its target tokens to its source tokens. `source_tokens` are
-    the places of the latter in the source; `target_tokens` has the range of target parts that each of the former is in.
-    """
-
-    source: Range
-    target: Range
-    weights: Any = None
-    source_tokens: Sequence[Range] = ()
-    target_tokens: Sequence[Range] = ()
-
-    @cached_property
-    def token_parts(self) -> list[tuple[int, int]]:
-        """Each target token with each part that it is in."""
-        return [(i, part) for i, (low, high) in enumerate(self.target_tokens) for part in range(low, high)]
-
-    @cached_property
-    def shares(self) -> Any:
-        """How much of each target token belongs to each source token: `[T, S]`, with rows that sum to 1 or 0.
-
-        A source token shares itself among the target tokens that attend to it: a weight counts for more if it is large
-        in its column too. Without that, words such as articles, which attend here and there, join every pair.
-        """
-        import numpy as np
-
-        weights = np.asarray(self.weights, dtype=np.float64)
-        if invisible := [i for i, (start, end) in enumerate(self.source_tokens) if start >= end]:
-            weights = weights.copy()
-            weights[:, invisible] = 0
-        weights = weights**FLATNESS
-        weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
-        weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
-        return weights
-
-    def share(self, start: int, end: int) -> list[float]:
-        """The share of attention of each target token on these characters of the source.
-
-        A token that is inside in part counts in part.
-        """
-        first = bisect_right(self.source_tokens, start, key=lambda token: token[1])
-        columns, parts = list[int](), list[float]()
-        for i, (low, high) in enumerate(self.source_tokens[first:], first):
-            if low < high:
-                if low >= end:
-                    break
-                columns.append(i)
-                parts.append((min(high, end) - max(low, start)) / (high - low))
-        if parts == [1.0]:
-            return self.shares[:, columns[0]].tolist()  # type: ignore[no-any-return]
-        found: list[float] = (self.shares[:, columns] @ parts).tolist()
-        return found
-
-
-@dataclass(frozen=True)
-class AlignedText:
-    """A translation with the parts of its words and of its source's, and the links between them, by sentences."""
-
-    source: str
-    target: str
-    source_parts: Sequence[Range]
-    target_parts: Sequence[Range]
-    links: Links
-    units: Sequence[AlignedUnit]
-    marks: Sequence[bool]  # which target parts are punctuation
 
 
 def project(segment: Segment, aligned: AlignedText, protected: dict[int, Range]) -> tuple[Target, list[str]] | None:
@@ -139,20 +70,35 @@ class _Projection:
             self.targets_of.setdefault(s, []).append(t)
         self.inside = [self._source_parts(span) for span in spans]
         self.holds = {index: self._target_parts(place) for index, place in protected.items()}
+        self.held = sorted(self.holds.values())
         self.holder = {t: index for index, parts in self.holds.items() for t in range(*parts)}
+        self.held_inside: dict[int, list[int]] = {}  # the parts of protected text inside each pair
+        for t, index in self.holder.items():
+            parent = spans[index].parent
+            while parent is not None:
+                self.held_inside.setdefault(parent, []).append(t)
+                parent = spans[parent].parent
+        parts = range(len(aligned.target_parts))
+        self.unlinked = [t for t in parts if t not in self.holder and t not in self.sources_of]
+        # the values of all parts for pairs that they are not linked to, summed up to each part
+        others = (-ANCHOR if t in self.holder else -1.0 if t in self.sources_of else UNALIGNED for t in parts)
+        self.sums = list(accumulate(others, initial=0.0))
+        self.separators = separators(aligned)
 
     def place_children(self, parent: int | None, first: int, last: int) -> None:
         """Place the spans inside a parent that encloses the target parts from `first` to before `last`."""
         children = self.children.get(parent, [])
         pairs = [i for i in children if self.spans[i].kind == "pair"]
         ranges = self._place_pairs(pairs, first, last)
+        disjoint = sorted(ranges.values())
         for index, (low, high) in ranges.items():
-            self.places[index] = self._characters(low, high, first, last)
+            blank = None if self.inside[index] or self.children.get(index) else self._blank(index, disjoint)
+            self.places[index] = blank or self._characters(low, high, first, last)
             if low < high:
                 self.place_children(index, low, high)
             else:
                 self._collapse(index)
-        closed = sorted([*ranges.values(), *(self.holds[i] for i in children if i in self.holds)])
+        closed = sorted([*disjoint, *(self.holds[i] for i in children if i in self.holds)])
         for index in children:
             if self.spans[index].kind == "point":
                 place = self._point(index, first, last, closed)
@@ -161,69 +107,90 @@ class _Projection:
     def _collapse(self, parent: int) -> None:
         """Place everything inside a pair that encloses nothing."""
         for index in self.children.get(parent, ()):
-            self.places[index] = self.places[parent]
+            if not (
+                index in self.protected and self.spans[index].open
+            ):  # else both its markup and its text are written
+                self.places[index] = self.places[parent]
             self._collapse(index)
 
     def _place_pairs(self, pairs: Sequence[int], first: int, last: int) -> dict[int, Range]:
         """Disjoint ranges of target parts for neighboring pairs; the best aligned pair chooses first."""
         found: dict[int, Range] = {}
-        taken: set[int] = set()
+        taken = RangeSet()
         choices = {i: self._best(i, first, last, taken) for i in pairs if self.inside[i]}
         for index in sorted(choices, key=lambda i: (-choices[i][0], i)):
             score, low, high = choices[index]
-            if not taken.isdisjoint(range(low, high)):
+            if taken.overlaps(low, high):
                 score, low, high = self._best(index, first, last, taken)
             if score > 0:
                 found[index] = (low, high)
-                taken.update(range(low, high))
+                taken.add(low, high)
+        closed = sorted(found.values())
         for index in pairs:
             if index not in found:
                 if self.inside[index]:
                     self.unaligned.append(self.spans[index].name)
-                found[index] = self._neighbor(index, first, last, [*found.values()])
+                low, high = found[index] = self._neighbor(index, first, last, closed, taken)
+                insort(closed, (low, high))
+                if low < high:
+                    taken.add(low, high)
         return found
 
-    def _best(self, index: int, first: int, last: int, taken: set[int]) -> tuple[float, int, int]:
+    def _best(self, index: int, first: int, last: int, taken: RangeSet) -> tuple[float, int, int]:
         """The best range for a pair among the sentences that it is in, and its score."""
-        own = self.inside[index]
-        units = self._units(own)
+        units = self._units(self.inside[index])
         if units:
             first, last = max(first, units[0].target[0]), min(last, units[-1].target[1])
+
+        def between(low: int, high: int) -> float:
+            return -ANCHOR if taken.overlaps(low, high) else self.sums[high] - self.sums[low]
+
         values = self._values(index, first, last, taken, units)
-        score, low, high = best_range(values)
-        if score <= 0 and (top := max(values, default=-1.0)) > 2 * (MIN_SHARE - THRESHOLD):
-            low = values.index(top)  # no word belongs to it mostly: the one that does best
-            score, high = MIN_SHARE, low + 1
-        return score, first + low, first + high
+        score, low, high = best_range(sorted(values.items()), between)
+        if score <= 0:  # no word belongs to it mostly: the one that does best
+            if (free := self._unlinked(first, last, taken, values)) is not None:
+                values[free] = UNALIGNED
+            low = min(values, key=lambda t: (-values[t], t), default=first)
+            if values.get(low, -1.0) > 2 * (MIN_SHARE - THRESHOLD):
+                score, high = MIN_SHARE, low + 1
+        return score, low, high
 
-    def _values(self, index: int, first: int, last: int, taken: set[int], units: Sequence[AlignedUnit]) -> list[float]:
-        """For each target part from `first` to before `last`, how much it belongs to a pair: positive if inside."""
-        own, values = self.inside[index], list[float]()
-        shares, sources_of = self._shares(own, units), self.sources_of
-        for t in range(first, last):
-            if (share := shares.get(t)) is not None:
-                values.append(2 * (share - THRESHOLD))
-            elif sources := sources_of.get(t):
-                values.append(2 * sum(s in own for s in sources) / len(sources) - 1 or HALF)
-            else:
-                values.append(UNALIGNED)
+    def _values(
+        self, index: int, first: int, last: int, taken: RangeSet, units: Sequence[AlignedUnit]
+    ) -> dict[int, float]:
+        """How much target parts from `first` to before `last` belong to a pair: positive if inside.
+
+        Those that are taken, or that nothing in the pair is linked to, are left out: `sums` has their values.
+        """
+        own = self.inside[index]
+        n_links = Counter(t for s in own for t in self.targets_of.get(s, ()))
+        values = {t: 2 * n / len(self.sources_of[t]) - 1 or HALF for t, n in n_links.items()}
+        values |= {t: 2 * (share - THRESHOLD) for t, share in self._shares(own, units).items()}
         for unit in units:
-            if own.issuperset(range(*unit.source)):
-                for t in range(max(first, unit.target[0]), min(last, unit.target[1])):
-                    values[t - first] = 1.0
-        for t in range(first, last) if self.holder or taken else ():
-            if t in taken:
-                values[t - first] = -ANCHOR
-            elif (holder := self.holder.get(t)) is not None:
-                values[t - first] = ANCHOR if self._encloses(index, holder) else -ANCHOR
-        return values
+            if own.start <= unit.source[0] and unit.source[1] <= own.stop:
+                values |= dict.fromkeys(range(*unit.target), 1.0)
+        values = {t: value for t, value in values.items() if t not in self.holder}
+        values |= dict.fromkeys(self.held_inside.get(index, ()), ANCHOR)
+        return {t: value for t, value in values.items() if first <= t < last and taken.next_free(t) == t}
 
-    def _shares(self, own: set[int], units: Sequence[AlignedUnit]) -> dict[int, float]:
+    def _unlinked(self, first: int, last: int, taken: RangeSet, values: dict[int, float]) -> int | None:
+        """The first part from `first` to before `last` without links that is not taken and has no value."""
+        i = bisect_left(self.unlinked, first)
+        while i < len(self.unlinked) and (t := self.unlinked[i]) < last:
+            if (free := taken.next_free(t)) == t:
+                if t not in values:
+                    return t
+                i += 1
+            else:
+                i = bisect_left(self.unlinked, free)
+        return None
+
+    def _shares(self, own: range, units: Sequence[AlignedUnit]) -> dict[int, float]:
         """For each target part with letters, the share of its attention on these source parts, if it is known."""
         shares: dict[int, float] = {}
         if not own:
             return shares
-        start, end = self.aligned.source_parts[min(own)][0], self.aligned.source_parts[max(own)][1]
+        start, end = self.aligned.source_parts[own[0]][0], self.aligned.source_parts[own[-1]][1]
         marks = self.aligned.marks
         for unit in units:
             if unit.weights is None:
@@ -234,29 +201,22 @@ class _Projection:
                     shares[t] = own_shares[i]
         return shares
 
-    def _units(self, own: set[int]) -> Sequence[AlignedUnit]:
+    def _units(self, own: range) -> Sequence[AlignedUnit]:
         """The sentences that have some of these source parts."""
         if not own:
             return []
         units = self.aligned.units
-        first = bisect_right(units, min(own), key=lambda unit: unit.source[1])
-        return units[first : bisect_right(units, max(own), key=lambda unit: unit.source[0])]
+        first = bisect_right(units, own[0], key=lambda unit: unit.source[1])
+        return units[first : bisect_right(units, own[-1], key=lambda unit: unit.source[0])]
 
-    def _encloses(self, outer: int, index: int) -> bool:
-        """Whether a span is inside another."""
-        parent = self.spans[index].parent
-        while parent is not None and parent != outer:
-            parent = self.spans[parent].parent
-        return parent is not None
-
-    def _neighbor(self, index: int, first: int, last: int, closed: list[Range]) -> Range:
+    def _neighbor(self, index: int, first: int, last: int, closed: Sequence[Range], taken: RangeSet) -> Range:
         """A range for a pair without aligned words: a free word next to its place, or nothing."""
         gap = self._gap(index, first, last)
         for t in (gap, gap - 1) if self.inside[index] else ():
-            free = first <= t < last and t not in self.holder and not any(low <= t < high for low, high in closed)
+            free = first <= t < last and t not in self.holder and taken.next_free(t) == t
             if free and not self.sources_of.get(t):
                 return t, t + 1
-        gap = outside(outside(gap, sorted(self.holds.values())), sorted(closed))
+        gap = outside(outside(gap, self.held), closed)
         return gap, gap
 
     def _gap(self, index: int, first: int, last: int) -> int:
@@ -273,13 +233,44 @@ class _Projection:
         attach = [(before[::-1], 1), (after, 0)]
         for parts, shift in attach[::-1] if joins_next else attach:
             for s in parts:
-                if linked := [t for t in self.targets_of.get(s, ()) if first <= t < last]:
-                    return (max(linked) if shift else min(linked)) + shift
-        return first if n_after > n_before else last
+                linked = self.targets_of.get(s, [])
+                low, high = bisect_left(linked, first), bisect_left(linked, last)
+                if low < high:
+                    return linked[high - 1] + 1 if shift else linked[low]
+        own = bisect_right(self.aligned.units, n_before - 1, key=lambda unit: unit.source[0]) - 1
+        if own < 0:
+            return first
+        unit = self.aligned.units[own]
+        gap = unit.target[unit.source[1] - n_before <= n_before - unit.source[0]]  # the nearer end of its sentence
+        return min(max(gap, first), last)
+
+    def _between(self, place: int, parent: int | None, closed: Sequence[Range]) -> int | None:
+        """The place in the target of a place between sentences, where source and target are the same.
+
+        None if it is not between sentences, or if its place in the target is outside of the parent or inside one of the
+        `closed` ranges.
+        """
+        found = bisect_right(self.separators, place, key=lambda one: one[0]) - 1
+        if found < 0:
+            return None
+        start, end, target = self.separators[found]
+        inside = start < place < end or place == start == 0 or place == end == len(self.aligned.source)
+        low, high = (0, len(self.aligned.target)) if parent is None else self.places[parent]
+        new = target + place - start
+        gap = bisect_left(self.aligned.target_parts, new, key=lambda part: part[0])
+        return new if inside and low <= new <= high and outside(gap, closed) == gap else None
+
+    def _blank(self, index: int, closed: Sequence[Range]) -> Range | None:
+        """The characters of a pair around white space between sentences; None for other pairs."""
+        span = self.spans[index]
+        low, high = (self._between(place, span.parent, closed) for place in (span.start, span.end))
+        return None if low is None or high is None else (low, high)
 
     def _point(self, index: int, first: int, last: int, closed: list[Range]) -> int:
         """The character at which a point goes: next to the word that it is next to in the source."""
         span, parts = self.spans[index], self.aligned.source_parts
+        if (place := self._between(span.start, span.parent, closed)) is not None:
+            return place
         around = (0, len(self.aligned.source)) if span.parent is None else self._source_characters(span.parent)
         here = bisect_left(parts, span.start, key=lambda part: part[0])
         if here == 0 or parts[here - 1][0] < around[0]:
@@ -304,7 +295,7 @@ class _Projection:
 
     def _follows_space(self, place: int) -> bool:
         """Whether there is white space before a place of the source."""
-        return self.aligned.source[:place][-1:].isspace()
+        return place > 0 and self.aligned.source[place - 1].isspace()
 
     def _characters(self, low: int, high: int, first: int, last: int) -> Range:
         """The characters of a range of target parts."""
@@ -314,9 +305,9 @@ class _Projection:
         place = parts[low][0] if low < last else parts[last - 1][1] if last > first else 0
         return place, place
 
-    def _source_parts(self, span: Span) -> set[int]:
+    def _source_parts(self, span: Span) -> range:
         """The source parts that a span encloses, at least in part."""
-        return set(range(*overlap(self.aligned.source_parts, (span.start, span.end))))
+        return range(*overlap(self.aligned.source_parts, (span.start, span.end)))
 
     def _source_characters(self, index: int) -> Range:
         return self.spans[index].start, self.spans[index].end
@@ -324,31 +315,3 @@ class _Projection:
     def _target_parts(self, place: Range) -> Range:
         """The target parts that overlap a range of characters."""
         return overlap(self.aligned.target_parts, place)
-
-
-def overlap(parts: Sequence[Range], place: Range) -> Range:
-    """The first part that a range of characters overlaps, and the one after the last."""
-    first = bisect_right(parts, place[0], key=lambda part: part[1])
-    last = bisect_left(parts, place[1], key=lambda part: part[0])
-    return first, max(first, last) if place[0] < place[1] else first
-
-
-def outside(gap: int, closed: Sequence[Range]) -> int:
-    """The gap itself, or the nearer edge of the range that it is inside of; the ranges are sorted and disjoint."""
-    before = bisect_left(closed, gap, key=lambda place: place[0])
-    for low, high in closed[max(0, before - 1) : before]:
-        if low < gap < high:
-            return low if gap - low < high - gap else high
-    return gap
-
-
-def best_range(values: Sequence[float]) -> tuple[float, int, int]:
-    """The contiguous range with the largest sum, as (sum, start, end); (0, 0, 0) if no value is positive."""
-    best, total, start = (0.0, 0, 0), 0.0, 0
-    for i, value in enumerate(values):
-        if total <= 0:
-            total, start = 0.0, i
-        total += value
-        if total > best[0]:
-            best = (total, start, i + 1)
-    return best

@@ -15,11 +15,11 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from dragoman.documents.transfer.ranges import Range
 from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.word_groups import group_tokens, is_visible, spell, visible_word_ids
 
 WORD: Final = re.compile(r"\S+")
-Range = tuple[int, int]
 Links = frozenset[tuple[int, int]]
 
 

@@ -11,6 +11,7 @@ from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID
 from dragoman.documents.segment import SegmentBuilder
 
 MARKUP: Final = re.compile(rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}")
+MARKUP_AND_COUNTS: Final = re.compile(f"{MARKUP.pattern}|#")
 
 
 def closed_names(text: str) -> set[str]:
@@ -24,13 +25,15 @@ def add_tagged_text(
     quote: Callable[[str], str] = str,
     closed: Set[str] | None = None,
     prefix: str = "",
+    counts: bool = False,
 ) -> None:
     """Add a string to a segment: its tags as spans, its entities and lone tags such as <file> as protected text.
 
     `quote` writes markup in the syntax of the document, for example XML in which tags are escaped. `closed` are the
     names of the end tags, if the string is a part of a text. `prefix` distinguishes the tags from elements.
+    With `counts`, # is protected too, the number of a plural.
     """
-    found = list(MARKUP.finditer(text))
+    found = list((MARKUP_AND_COUNTS if counts else MARKUP).finditer(text))
     closed = closed_names(text) if closed is None else closed
     place = 0
     for match in found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,13 +18,16 @@ from dragoman.documents.formats.localization.po_syntax import WIDTH, Entry, Fiel
 from dragoman.documents.formats.strings.messages import message_text
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, render
 from dragoman.documents.spliced import SplicedText
-from dragoman.documents.transfer.placeholders import PLACEHOLDER
+from dragoman.documents.transfer.placeholders import PLACEHOLDER, protect_placeholders
 
 CHARSET: Final = re.compile(rb"charset=([\w.:-]+)")
 UNSET_RULE: Final = "nplurals=INTEGER; plural=EXPRESSION;"
-DIRECTIVE: Final = re.compile(r"%(?![%\d$(])[^%\s(]*?[diouxXeEfFgGaAcCsSp@]")
+DIRECTIVE: Final = re.compile(
+    r"%%|%[-+#0']*(?:[1-9]\d*|\*)?(?:\.(?:\d+|\*)?)?(?:hh|h|ll|l|L|q|j|z|t)?(?P<type>[diouxXeEfFgGaAcCsSp@])"
+)
 NUMBERED: Final = re.compile(r"%\d+\$")
 NUMBERED_FORMATS: Final = frozenset(("c-format", "objc-format", "php-format", "boost-format", "gcc-internal-format"))
+FORMATS: Final = NUMBERED_FORMATS | {"python-format", "perl-format", "lua-format", "awk-format", "ruby-format"}
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,16 @@ class Message:
     field: Field | None
     icu: SplicedText | None = None
 
+    @property
+    def formatted(self) -> bool:
+        """Whether the message is a format string, with directives such as %s."""
+        return not FORMATS.isdisjoint(self.entry.flags)
+
     def render(self, targets: Sequence[Target]) -> str | None:
         """The translation; None if its directives cannot be written in their new order."""
-        return render_message(self.segments[0], targets[0]) if self.icu is None else self.icu.splice(targets)
+        if self.icu is not None:
+            return self.icu.splice(targets)
+        return render_message(self.segments[0], targets[0]) if self.formatted else render(targets[0])
 
 
 @dataclass(frozen=True)
@@ -185,35 +196,49 @@ def entry_messages(entry: Entry, plurals: PluralForms) -> Iterator[Message]:
     if not one.value.strip():
         return
     key = f"line {one.line}"
-    numbered = not NUMBERED_FORMATS.isdisjoint(entry.flags)
     if many is None:
         icu = message_text(one.value, key)
         if icu is not None and icu.slots:
             yield Message(icu.segments, entry, 0, entry.translations.get(0), icu)
         elif icu is None:
-            yield Message([message_segment(one.value, key, numbered)], entry, 0, entry.translations.get(0))
+            yield Message([message_segment(one.value, key, entry.flags)], entry, 0, entry.translations.get(0))
         return
     same = sorted(PLACEHOLDER.findall(one.value)) == sorted(PLACEHOLDER.findall(many.value))
     for form in range(plurals.count):
         singular = plurals.count > 1 and plurals.form(1) == form and (same or plurals.is_only_one(form))
-        segment = message_segment((one if singular else many).value, f"{key}, plural form {form}", numbered)
+        segment = message_segment((one if singular else many).value, f"{key}, plural form {form}", entry.flags)
         field = entry.translations.get(form)
         yield Message([replace(segment, numbers=plurals.numbers(form))], entry, form, field)
 
 
-def message_segment(text: str, key: str, numbered: bool) -> Segment:
-    """The segment of a message. With `numbered`, directives such as %s may change places, as %1$s."""
+def message_segment(text: str, key: str, flags: Sequence[str]) -> Segment:
+    """The segment of a message; its directives, such as %s, may change places as %1$s if its format has such."""
     builder = SegmentBuilder()
     add_tagged_text(builder, text)
     segment = replace(builder.build(key), bilingual=True)
-    directives = list(DIRECTIVE.finditer(segment.text))
-    if not numbered or len(directives) < 2 or "*" in text or NUMBERED.search(text) or directives_in(text, segment.text):
+    if FORMATS.isdisjoint(flags):
         return segment
+    every, directives = find_directives(text), free_directives(segment)
+    numbered = not NUMBERED_FORMATS.isdisjoint(flags) and "*" not in text and NUMBERED.search(text) is None
+    if not numbered or len(directives) < 2 or len(directives) < len(every):  # some are in markup or code
+        directives = free_directives(protect_placeholders(segment))  # those that do not look like directives
+        numbered = False
     spans = [
-        Span(*found.span(), "protected", parent=innermost(segment.spans, *found.span()), name=f"%{n}${found[0][1:]}")
+        Span(
+            *found.span(),
+            "protected",
+            parent=innermost(segment.spans, *found.span()),
+            name=f"%{n}${found[0][1:]}" if numbered else found[0],
+        )
         for n, found in enumerate(directives, 1)
     ]
     return replace(segment, spans=(*segment.spans, *spans))
+
+
+def free_directives(segment: Segment) -> list[re.Match[str]]:
+    """The directives in the text of a segment that are not inside protected text."""
+    edges = sorted(edge for span in segment.spans if span.kind == "protected" for edge in (span.start, span.end))
+    return [found for found in find_directives(segment.text) if bisect_right(edges, found.start()) % 2 == 0]
 
 
 def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
@@ -226,9 +251,9 @@ def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
     return -min(around)[1] if around else None
 
 
-def directives_in(text: str, plain: str) -> bool:
-    """Whether the markup of a message, which `plain` is without, has directives."""
-    return len(DIRECTIVE.findall(text)) > len(DIRECTIVE.findall(plain))
+def find_directives(text: str) -> list[re.Match[str]]:
+    """The directives of a format string, such as %s, without numbers; not %%."""
+    return [found for found in DIRECTIVE.finditer(text) if found["type"]]
 
 
 def render_message(segment: Segment, target: Target) -> str | None:
@@ -241,7 +266,8 @@ def render_message(segment: Segment, target: Target) -> str | None:
             spans[i] = replace(spans[i], open=spans[i].name)
         return render(replace(target, spans=tuple(spans)))
     text = render(target)
-    return text if DIRECTIVE.findall(text) == DIRECTIVE.findall(render(segment)) else None
+    before, after = ([found[0] for found in find_directives(one)] for one in (render(segment), text))
+    return text if before == after else None
 
 
 def fuzzy_edits(entry: Entry, newline: str) -> Iterator[Edit]:

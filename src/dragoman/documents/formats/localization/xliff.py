@@ -10,7 +10,8 @@ from typing import Final
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.formats.localization.languages import check_language
-from dragoman.documents.formats.localization.xml_inline import Inline, placeholder, read_inline, render_xml
+from dragoman.documents.formats.localization.xml_inline import Classify, Inline, placeholder, read_inline, render_xml
+from dragoman.documents.formats.localization.xml_messages import read_message
 from dragoman.documents.formats.localization.xml_tree import (
     Element,
     as_start_tag,
@@ -20,8 +21,7 @@ from dragoman.documents.formats.localization.xml_tree import (
     read_xml,
     with_attributes,
 )
-from dragoman.documents.formats.strings.messages import message_text
-from dragoman.documents.markup import ENTITY, Token, escape_xml
+from dragoman.documents.markup import Token
 from dragoman.documents.segment import ReadOptions, Segment, Target
 from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
@@ -196,7 +196,7 @@ def find_units(text: str, element: Element, translate: bool, number: int) -> Ite
             divided = child.find("seg-source")
             marks = segment_marks(divided) if divided is not None else []
             parts = [part(text, one, f"{place}, segment {i}", data) for i, one in enumerate(marks, 1)]
-            message = None if parts else source_message(source.content(text), place)
+            message = None if parts else read_message(source.content(text), classifier(data), place)
             if message is not None:
                 parts = [(slot.segment, slot.start, slot.end) for slot in message.slots]
             elif not parts:
@@ -211,11 +211,6 @@ def filled_marks(text: str, marks: Sequence[Element], target: Element | None) ->
     found = {one.get("mid"): one.content(text) for one in (segment_marks(target) if target is not None else ())}
     contents = [(mark.tag.end, mark.content_end, found.get(mark.get("mid"), "")) for mark in marks]
     return [place for place in contents if place[2].strip()]
-
-
-def source_message(content: str, key: str) -> SplicedText | None:
-    """A source with ICU branches, in which inline elements are tags; None if it has no branches."""
-    return message_text(content, key, str if ENTITY.search(content) else escape_xml)
 
 
 def children_of(element: Element, name: str) -> list[Element]:
@@ -233,11 +228,12 @@ def part(text: str, element: Element, key: str, data: dict[str, str]) -> tuple[S
     """The segment of an element with text, and the place of its content."""
     content = element.content(text)
     pretty = "\n" in content and element.get("xml:space") != "preserve" and re.search(r"\n\s+\S", content) is not None
+    return read_inline(content, classifier(data), key, collapse=pretty), element.tag.end, element.content_end
 
-    def inline(token: Token, inside: str) -> Inline:
-        return classify(token, inside or data.get(token.get("dataRef") or "", ""))
 
-    return read_inline(content, inline, key, collapse=pretty), element.tag.end, element.content_end
+def classifier(data: dict[str, str]) -> Classify:
+    """The function that says what an inline element is; `data` is the original data of elements."""
+    return lambda token, inside: classify(token, inside or data.get(token.get("dataRef") or "", ""))
 
 
 def is_translated(text: str, unit: Unit) -> bool:

@@ -36,7 +36,13 @@ Classify = Callable[[Token, str], Inline]  # of a start tag and the text inside 
 
 def read_inline(content: str, classify: Classify, key: str, *, collapse: bool = False) -> Segment:
     """The segment of XML content; it is not translated if its markup is nested too deeply."""
-    tokens = list(scan(content))
+    return read_tokens(content, list(scan(content)), classify, key, collapse=collapse)
+
+
+def read_tokens(
+    content: str, tokens: Sequence[Token], classify: Classify, key: str, *, collapse: bool = False, counts: bool = False
+) -> Segment:
+    """The segment of some tokens of the content; with `counts`, # is protected, the number of a plural."""
     items = list_items(content, tokens, classify)
     matched, depth = match_links(items)
     builder = SegmentBuilder(collapse=collapse)
@@ -46,7 +52,9 @@ def read_inline(content: str, classify: Classify, key: str, *, collapse: bool = 
         if index < done:
             continue
         if token.kind == "text":
-            add_tagged_text(builder, html.unescape(raw), escape_xml, closed, "escaped ")
+            add_tagged_text(builder, html.unescape(raw), escape_xml, closed, "escaped ", counts=counts)
+        elif token.name == "choice":
+            builder.add_protected(raw, raw, token.start, "{count}")  # masked by a number, as most of them are
         elif token.kind == "other":
             if raw.startswith(CDATA):
                 add_tagged_text(builder, raw[len(CDATA) : -3], escape_xml, closed, "escaped ")

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.rules import Role, Rules
 from dragoman.documents.formats.office.tree import Element
-from dragoman.documents.transfer.words import Range
+from dragoman.documents.transfer.ranges import Range
 
 ItemKind = Literal["text", "break", "point", "open", "close", "protected"]
 EMPTY: Final = re.compile(r"<[^\s<>/]+\s*(?:/>|>\s*</[^\s<>]+\s*>)")

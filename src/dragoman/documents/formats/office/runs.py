@@ -13,7 +13,7 @@ from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.markup import escape_xml
 from dragoman.documents.segment import SegmentBuilder, Span, Target, children_of
 from dragoman.documents.spliced import Slot
-from dragoman.documents.transfer.words import Range
+from dragoman.documents.transfer.ranges import Range
 
 REPEATED: Final = re.compile(" {2,}")
 SPACE: Final = re.compile(r"[ \t\r\n]+")

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, escape_text
+from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, TagFinder, escape_text
 from dragoman.documents.segment import SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.placeholders import LETTER, PLACEHOLDER
 
 CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
 BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
@@ -53,12 +53,12 @@ def string_slots(
     return list(_slots(value, 0, len(value), places, key, escape, wrap, original, 0))
 
 
-def message_text(value: str, key: str, escape: Callable[[str], str] = str) -> SplicedText | None:
+def message_text(value: str, key: str) -> SplicedText | None:
     """A string with ICU branches whose translation is beside it, as a text with slots; None if it has no branches."""
     found = CHOICE.search(value)
-    if found is None or choice_end(value, found.start(), len(value)) is None:
+    if found is None or found.start() not in brace_ends(value, found.start(), len(value)):
         return None
-    slots = string_slots(value, range(len(value) + 1), key, escape, original=value)
+    slots = string_slots(value, range(len(value) + 1), key, str, original=value)
     return SplicedText(value, [replace(slot, segment=replace(slot.segment, bilingual=True)) for slot in slots])
 
 
@@ -75,8 +75,20 @@ def _slots(
 ) -> Iterator[Slot]:
     builder, place = SegmentBuilder(), start
     inner: list[Slot] = []
+
+    def add_text(first: int, last: int) -> None:
+        """Add text; placeholders such as {:>5} are written as they are, even if text is written with entities."""
+        place = first
+        for found in PLACEHOLDER.finditer(value, first, last):
+            low, high = found.span()
+            if escape_text(found[0]) != found[0]:
+                builder.add_text(value[place:low])
+                builder.add_protected(found[0], original[places[low] : places[high]], places[low], found[0])
+                place = high
+        builder.add_text(value[place:last])
+
     for first, last, kind in _markup(value, start, end, counts=depth > 0):
-        builder.add_text(value[place:first])
+        add_text(place, first)
         raw, at = original[places[first] : places[last]], places[first]
         if kind == "choice":
             builder.add_protected(value[first:last], raw, at, "{count}")  # masked by a number, as most of them are
@@ -102,7 +114,7 @@ def _slots(
         else:
             builder.add_protected(value[first:last], raw, at, value[first:last])
         place = last
-    builder.add_text(value[place:end])
+    add_text(place, end)
     segment = builder.build(key)
     if LETTER.search(segment.text):
         yield Slot(places[start], places[end], segment, escape, wrap)
@@ -111,13 +123,14 @@ def _slots(
 
 def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[int, int, str]]:
     """The tags, entities and ICU messages of a text, in order; with `counts` also `#`, the number of a plural."""
-    place = start
+    place, tags, choice = start, TagFinder(value), CHOICE.search(value, start, end)
+    braces = brace_ends(value, choice.start(), end) if choice else {}
     while place < end:
         match value[place]:
-            case "{" if CHOICE.match(value, place, end) and (last := choice_end(value, place, end)):
-                yield place, last, "choice"
-                place = last
-            case "<" if (tag := TAG.match(value, place, end)) and tag["name"][0].isalpha():
+            case "{" if place in braces and CHOICE.match(value, place, end):
+                yield place, braces[place], "choice"
+                place = braces[place]
+            case "<" if (tag := tags.match(place, end)) and tag["name"][0].isalpha():
                 closing = value.find(f"</{tag['name']}>", place, end) if tag["name"].lower() in CODE_TAGS else -1
                 last = tag.end() if closing < 0 or tag["slash"] else closing + len(tag["name"]) + 3
                 yield place, last, "tag" if last == tag.end() else "code"
@@ -135,31 +148,35 @@ def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[in
                 place += 1
 
 
-def choice_end(value: str, start: int, end: int) -> int | None:
-    """The end of the ICU argument that begins here; None if its braces do not match."""
-    depth, place = 0, start
+def find_choices(value: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Start and end of the ICU arguments with branches in a text; those inside others are not listed."""
+    return ((first, last) for first, last, kind in _markup(value, start, end, counts=False) if kind == "choice")
+
+
+def brace_ends(value: str, start: int, end: int) -> dict[int, int]:
+    """The place after the closing brace for each opening brace of an ICU message that has one."""
+    ends, opened, place = dict[int, int](), list[int](), start
     while place < end:
         match value[place]:
             case "'" if value[place + 1 : place + 2] in ("{", "}"):  # quoted braces
                 closing = value.find("'", place + 1, end)
                 place = end if closing < 0 else closing
             case "{":
-                depth += 1
-            case "}":
-                depth -= 1
-                if depth == 0:
-                    return place + 1
+                opened.append(place)
+            case "}" if opened:
+                ends[opened.pop()] = place + 1
         place += 1
-    return None
+    return ends
 
 
 def choice_branches(value: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     """The name of each branch of an ICU argument, and the place of its text."""
     head = CHOICE.match(value, start, end)
     place = head.end() if head else end
+    braces = brace_ends(value, place, end)
     while branch := BRANCH.match(value, place, end):
         brace = branch.end() - 1
-        last = choice_end(value, brace, end)
+        last = braces.get(brace)
         if last is None:
             return
         yield branch[0].strip("{ \n\t"), brace + 1, last - 1

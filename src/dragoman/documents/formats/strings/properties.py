@@ -54,8 +54,8 @@ def read(data: bytes, name: str) -> SplicedText:
 
 
 def protect_start(text: str) -> str:
-    """A value whose first space is not the one after the key."""
-    return f"\\{text}" if text[:1] == " " else text
+    """A value whose first character is not taken for a part of what separates it from the key."""
+    return f"\\{text}" if text[:1] in (" ", ":", "=") else text
 
 
 def unescaper(message: bool) -> Callable[[re.Match[str]], str]:

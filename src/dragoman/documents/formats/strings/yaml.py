@@ -20,7 +20,7 @@ NOT_TEXT: Final = re.compile(
 UNSAFE_PLAIN: Final = re.compile(r"""^[-?:,\[\]{}#&*!|>'"%@`\s]|:(?:\s|$)|\s#|\s$|[\n\t]""")
 UNSAFE_IN_FLOW: Final = re.compile(r"[\[\]{},]")
 PROPERTIES: Final = re.compile(r"(?:[&!]\S*\s+)*")  # the anchor and the tag before a value
-FOLD: Final = r"[ \t]*\r?\n(?:[ \t]*\r?\n)*[ \t]*"
+FOLD: Final = r"(?:(?<![ \t])[ \t]+)?\r?\n(?:[ \t]*\r?\n)*[ \t]*"
 ESCAPES: Final = {
     "": re.compile(FOLD),
     "'": re.compile(rf"{FOLD}|''"),
@@ -123,8 +123,10 @@ def scalar_slots(text: str, offset: int, event: Any, key: str, in_flow: bool) ->
     if value != event.value:  # such as a tab that was normalized
         return [Slot(start, end, Segment(event.value, key=key, translate=False))]
     if not style:
-        return string_slots(value, places, key, str, original=text, wrap=partial(write_plain, in_flow=in_flow))
-    return string_slots(value, places, key, escape_single if style == "'" else escape_double, original=text)
+        write = partial(write_plain, in_flow=in_flow)
+        return string_slots(value, places, key, escape_plain, original=text, wrap=write)
+    escape = partial(escape_single, raw=text[start:end]) if style == "'" else escape_double
+    return string_slots(value, places, key, escape, original=text)
 
 
 def unescape_one(found: re.Match[str]) -> str:
@@ -149,7 +151,7 @@ def block_slots(text: str, start: int, end: int, style: str, key: str) -> list[S
         if paragraph:
             words = " ".join(text[low:high] for low, high in paragraph)
             places = [place for low, high in paragraph for place in range(low, high + 1)]
-            slots.extend(string_slots(words, places, key, str, original=text))
+            slots.extend(string_slots(words, places, key, str, original=text, wrap=str.strip))  # the indent stays
             paragraph.clear()
 
     while 0 < place < end:
@@ -169,15 +171,25 @@ def block_slots(text: str, start: int, end: int, style: str, key: str) -> list[S
     return slots
 
 
-def write_plain(text: str, in_flow: bool) -> str:
+def escape_plain(text: str) -> str:
+    """Text without quotes."""
+    return text.replace("\n", "\n\n")
+
+
+def write_plain(raw: str, in_flow: bool) -> str:
     """A plain scalar, quoted if the text would mean something else."""
+    text = ESCAPES[""].sub(unescape_one, raw)  # line breaks in the markup of the original
     unsafe = UNSAFE_PLAIN.search(text) or NOT_TEXT.fullmatch(text) or (in_flow and UNSAFE_IN_FLOW.search(text))
     return f'"{escape_double(text)}"' if unsafe else text
 
 
-def escape_single(text: str) -> str:
-    """Text in single quotes."""
-    return text.replace("'", "''")
+def escape_single(text: str, raw: str) -> str:
+    """Text in single quotes; lines break as in the original, `raw`: after an empty line."""
+    text = text.replace("'", "''")
+    if "\n" not in text or (fold := ESCAPES[""].search(raw)) is None:
+        return text
+    newline, indent = "\r\n" if "\r\n" in raw else "\n", fold[0].rpartition("\n")[2]
+    return re.sub(r"\n+", lambda run: newline * (len(run[0]) + 1) + indent, text)
 
 
 def escape_double(text: str) -> str:

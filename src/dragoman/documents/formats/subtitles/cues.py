@@ -17,10 +17,12 @@ from dragoman.errors import DocumentError
 LINE_WIDTH: Final = 42  # of subtitles by convention, unless the file has longer lines
 MAX_PAUSE: Final = 3.0  # seconds; no sentence goes on after a longer one
 MAX_CUES: Final = 6  # of a sentence
+MAX_CHARACTERS: Final = 500  # of a cue that is joined with others; longer ones are not spoken text
 MIN_ENDED: Final = 0.2  # files with fewer cues that end a sentence have no punctuation; their cues stay alone
 DASH: Final = re.compile(r"[-–—‐]\s*(?=\S)")
-SENTENCE_END: Final = re.compile(r"[.!?:…。！？؟।♪♫♬]\W*$|^[(\[（].*[)\]）]$")
-GOES_ON: Final = re.compile(r"(?:\.\.\.|…)\W*$")
+TAIL: Final = re.compile(r"(?:^|\w)(\W*+)$")
+SENTENCE_MARKS: Final = frozenset(".!?:…。！？؟।♪♫♬")
+BRACKETED: Final = re.compile(r"[(\[（].*[)\]）]$")
 CONTINUES: Final = re.compile(r"\W*[^\W\d_A-Z]")
 
 TagKind = Literal["open", "close", "point"]
@@ -126,7 +128,7 @@ def group_cues(cues: Sequence[Cue], shown: Sequence[str]) -> Iterator[tuple[int,
     """Cues that are parts of one sentence, with the number of the first one."""
     texts = [" ".join(one.split()) for one in shown]
     joined = [i for i, cue in enumerate(cues) if cue.joined and texts[i]]
-    ended = sum(SENTENCE_END.search(texts[i]) is not None for i in joined)
+    ended = sum(ends_sentence(texts[i]) for i in joined)
     punctuated = ended >= MIN_ENDED * len(joined)
     group: list[Cue] = []
     for i, cue in enumerate(cues):
@@ -141,6 +143,7 @@ def group_cues(cues: Sequence[Cue], shown: Sequence[str]) -> Iterator[tuple[int,
             and following.begins - cue.begins >= 0
             and following.begins - cue.ends <= MAX_PAUSE
             and len(group) < MAX_CUES
+            and max(len(texts[i]), len(texts[i + 1])) <= MAX_CHARACTERS
             and continues(texts[i], texts[i + 1])
         )
         if not goes_on:
@@ -150,11 +153,22 @@ def group_cues(cues: Sequence[Cue], shown: Sequence[str]) -> Iterator[tuple[int,
 
 def continues(text: str, following: str) -> bool:
     """Whether the sentence at the end of a text goes on in the following one."""
-    if not text or not following or (SENTENCE_END.search(following) and following[0] in "([（"):
+    if not text or not following or (ends_sentence(following) and following[0] in "([（"):
         return False
-    if GOES_ON.search(text):
+    if "..." in tail(text) or "…" in tail(text):
         return CONTINUES.match(following) is not None
-    return SENTENCE_END.search(text) is None and following[0] not in "♪♫♬"
+    return not ends_sentence(text) and following[0] not in "♪♫♬"
+
+
+def tail(text: str) -> str:
+    """What follows the last word of a text."""
+    found = TAIL.search(text)
+    return found[1] if found else ""
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether a sentence ends at the end of a text."""
+    return not SENTENCE_MARKS.isdisjoint(tail(text)) or BRACKETED.match(text) is not None
 
 
 def group_segment(text: str, group: Sequence[Cue], syntax: Syntax, key: str) -> Segment:
@@ -162,15 +176,18 @@ def group_segment(text: str, group: Sequence[Cue], syntax: Syntax, key: str) -> 
     builder = SegmentBuilder(collapse=True)
     for number, cue in enumerate(group):
         raw = text[cue.start : cue.end]
+        starts = line_starts(plain(raw, syntax))
         if number:
-            add_space(builder, plain(raw, syntax))
+            add_space(builder, next(starts))
             builder.add_point("", name="cue")
+        else:
+            next(starts)
         place = 0
         for found in syntax.markup.finditer(raw):
             builder.add_text(syntax.unescape(raw[place : found.start()]))
             place = found.end()
             if found["line"]:
-                add_space(builder, plain(raw[place:], syntax))
+                add_space(builder, next(starts))
                 continue
             kind, name = syntax.tag(found[0])
             if kind == "open":
@@ -183,9 +200,18 @@ def group_segment(text: str, group: Sequence[Cue], syntax: Syntax, key: str) -> 
     return builder.build(key)
 
 
-def add_space(builder: SegmentBuilder, following: str) -> None:
-    """A space between two lines, unless their script is written without spaces."""
-    last, first = builder.text[-1:], following.lstrip()[:1]
+def line_starts(shown: str) -> Iterator[str]:
+    """The first character of each line, or of the next one with text; empty at the end."""
+    found, first = list[str](), ""
+    for line in reversed(shown.split("\n")):
+        first = line.lstrip()[:1] or first
+        found.append(first)
+    return reversed(found)
+
+
+def add_space(builder: SegmentBuilder, first: str) -> None:
+    """A space between two lines, unless their script is written without spaces; the second one begins with `first`."""
+    last = builder.text[-1:]
     if not (is_ideographic(last) and is_ideographic(first)):
         builder.add_text(" ")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, inf
 from typing import Final
 
@@ -19,6 +19,17 @@ NO_START: Final = "、。，．！？：；）」』】〉》’”"  # no line 
 def text_width(text: str) -> int:
     """The width of a text in columns; Chinese and Japanese characters have two."""
     return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
+
+
+def part_widths(text: str) -> Callable[[int, int], int]:
+    """A function for the width of the text from a place to another, without white space around it."""
+    sums = [0, *accumulate(map(text_width, text))]
+    ends, starts = [0] * len(sums), [len(text)] * len(sums)  # of the words before and after each place
+    for i, character in enumerate(text):
+        ends[i + 1] = ends[i] if character.isspace() else i + 1
+    for i, character in reversed([*enumerate(text)]):
+        starts[i] = starts[i + 1] if character.isspace() else i
+    return lambda start, end: max(0, sums[ends[end]] - sums[starts[start]])
 
 
 def is_wide(character: str) -> bool:
@@ -78,12 +89,13 @@ def divide(text: str, sizes: Sequence[int], aligned: Sequence[int], capacity: in
     mean = max(1.0, len(text) / n_parts)
     whole = max(1, sum(sizes))
     expected = [len(text) * sum(sizes[: k + 1]) / whole for k in range(n_parts)]
+    width, bad = part_widths(text), {place: badness(text, place) for place in places}
 
     def cost(part: int, start: int, end: int) -> float:
-        over = text_width(text[start:end].strip()) - capacity if capacity else 0
+        over = width(start, end) - capacity if capacity else 0
         total = 4 * (max(0, over) / mean) ** 2
         if part < n_real - 1:
-            total += ((end - expected[part]) / mean) ** 2 + badness(text, end)
+            total += ((end - expected[part]) / mean) ** 2 + bad[end]
             if 0 < aligned[part] < len(text):
                 total += ((end - aligned[part]) / mean) ** 2
         return total
@@ -109,13 +121,13 @@ def slice_target(target: Target, start: int, end: int) -> Target:
             kept = start <= span.start < end or (last and span.start == end)
         if span.kind == "pair" and span.parent is not None and span.parent not in numbers:
             kept = kept and span.start < span.end
-        if not kept:
-            continue
+        if kept:
+            numbers[index] = len(numbers)
+    for span in (target.spans[index] for index in numbers):
         places = [min(max(place, low), high) - low for place in (span.start, span.end)]
-        parent = span.parent
+        parent = span.parent  # of a time stamp, it may come later
         while parent is not None and parent not in numbers:
             parent = target.spans[parent].parent
-        numbers[index] = len(spans)
         spans.append(replace(span, start=places[0], end=places[1], parent=None if parent is None else numbers[parent]))
     return Target(text[low:high], tuple(spans), target.approved)
 
