@@ -38,6 +38,7 @@ from shipped_card import LICENSE, card
 
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.modeldir.save import set_license
+from dragoman.translation.probes import store_probes
 
 NEWS = ("news-test2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
 TESTS = {
@@ -208,6 +209,7 @@ class Maker:
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self.out / "student-int8", place)
             set_license(place, LICENSE)
+            store_probes(place)  # words of its vocabulary instead of sentences of the validation set
             (place / "card.md").write_text(card(self.out, self.weaknesses), encoding="utf-8")
 
 
