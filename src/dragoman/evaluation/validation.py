@@ -106,11 +106,12 @@ class Validation:
         return ValidationResult({"loss": total / tokens, **languages.figures()}, languages.samples())
 
     def estimate_seconds(self, model: Seq2Seq[State]) -> float:
-        """Estimate the time of an evaluation from its first batch.
+        """Estimate the time of an evaluation from its first batch and the share of the tokens that it has.
 
         For an untrained model: translations are assumed to be as long as the references.
         """
-        pairs = len(self.prepared.split("valid"))
+        split = self.prepared.split("valid")
+        pairs, tokens = len(split), int(split.target.lengths.sum()) + len(split)  # each with its EOS token
         with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
             batch = next(iter(loader))
             here = batch.to(self.device)
@@ -123,7 +124,7 @@ class Validation:
             beam_search(model, here.source, source, limits, GREEDY)
             times.append(time.perf_counter())
         forward, search = times[1] - times[0], times[2] - times[1]
-        return (forward * pairs + search * min(pairs, self.sentences)) / len(batch.source)
+        return (forward + search * min(1.0, self.sentences / pairs)) * tokens / int(batch.target_lengths.sum())
 
 
 class TranslationsByLanguage:

@@ -153,17 +153,18 @@ def test_the_time_of_an_evaluation_is_that_of_all_its_batches(
     recipe = replace(Recipe.load("base").data, max_tokens=50)
     validation = Validation(prepared, recipe, torch.device("cpu"), sentences=20)
     validation.recipe = replace(validation.recipe, batch_tokens=200)
-    sizes = [batch.n_sentences for batch in prepared.loader(validation.recipe, "valid", epochs=1, pin=False)]
-    assert len(sizes) > 1
+    batches = [*prepared.loader(validation.recipe, "valid", epochs=1, pin=False)]
+    tokens = [int(batch.target_lengths.sum()) for batch in batches]
+    assert len({batch.n_sentences for batch in batches}) > 1  # sentences are long or short, batches are full
 
     def forward(source: torch.Tensor, *_: Any) -> torch.Tensor:
-        now[0] += 2.0 * len(source)
+        now[0] += 2.0 * tokens[0]
         return source
 
-    def search(_: Any, source: torch.Tensor, *__: Any) -> None:
-        now[0] += 3.0 * len(source)
+    def search(*_: Any) -> None:
+        now[0] += 3.0 * tokens[0]
 
     monkeypatch.setattr("dragoman.evaluation.validation.time.perf_counter", lambda: now[0])
     monkeypatch.setattr("dragoman.evaluation.validation.beam_search", search)
     monkeypatch.setattr(model, "forward", forward)
-    assert validation.estimate_seconds(model) == pytest.approx(37 * 2.0 + 20 * 3.0)
+    assert validation.estimate_seconds(model) == pytest.approx(sum(tokens) * (2.0 + 3.0 * 20 / 37))
