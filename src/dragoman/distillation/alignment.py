@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from dragoman.distillation.bidirectional_alignment import BidirectionalAligner, Pair
-from dragoman.distillation.translations import CHUNK_LINES, StoredTranslations, TeacherLine
+from dragoman.distillation.translations import CHUNK_LINES, StoredTranslations
 from dragoman.errors import TrainingError
 from dragoman.files import MANIFEST, sha256, write_atomically
 from dragoman.progress import Reporter
+from dragoman.translation.overlap import overlap
 from dragoman.translation.translator import Translator
 
 SAMPLED_CHUNKS: Final = 8  # from which sentence pairs are taken to choose alignment heads
@@ -35,15 +37,25 @@ def align_translations(
         return
     models = [load_reference(model, device) for model in (forward, reverse)]
     step = max(1, stored.chunks // SAMPLED_CHUNKS)
-    sample = [line for number in range(0, stored.chunks, step) for line in stored.read_chunk(number)]
-    pairs = [as_pair(line) for line in sample]
+    pairs = [pair for number in range(0, stored.chunks, step) for pair in read_pairs(stored, number)]
     aligner = BidirectionalAligner.choose(models[0], models[1], pairs)
     check_coverage(aligner, pairs[:: -(-len(pairs) // CHECKED_PAIRS)], reverse)
-    for number in missing:
-        found = aligner.align([as_pair(line) for line in stored.read_chunk(number)])
-        rows = [" ".join(f"{s}-{t}" for s, t in links) for links in found]
-        write_atomically(stored.chunk_path(number, ".align"), "".join(f"{row}\n" for row in (marks[number], *rows)))
+    encoded = ((number, aligner.encode(read_pairs(stored, number))) for number in missing)
+    for (number, _), found in overlap(encoded, lambda chunk: aligner.links(chunk[1]), lambda: None):
+        rows = [marks[number], *(" ".join(map(link_text, links)) for links in found)]
+        write_atomically(stored.chunk_path(number, ".align"), "".join(f"{row}\n" for row in rows))
         reporter.advance(1)
+
+
+def read_pairs(stored: StoredTranslations, number: int) -> list[Pair]:
+    """The sources and translations of a chunk."""
+    return [(line.source, line.target) for line in stored.read_chunk(number)]
+
+
+@cache
+def link_text(link: tuple[int, int]) -> str:
+    """A link, such as "1-2"; there are few different ones."""
+    return f"{link[0]}-{link[1]}"
 
 
 def check_coverage(aligner: BidirectionalAligner, pairs: Sequence[Pair], reverse: Path) -> None:
@@ -73,8 +85,3 @@ def is_aligned(stored: StoredTranslations, number: int, mark: str) -> bool:
         return stored.chunk_path(number, ".align").read_text(encoding="utf-8").startswith(f"{mark}\n")
     except (OSError, ValueError):
         return False
-
-
-def as_pair(line: TeacherLine) -> tuple[str, str]:
-    """Source and target with single spaces, as the student's corpus has them."""
-    return " ".join(line.source.split()), " ".join(line.target.split())

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.arrays import IntArray, concatenate
 from dragoman.data.alignment.pharaoh import word_starts
 from dragoman.engines.forced import length_batches
 from dragoman.engines.torch_forced import check_engine_has_attention
 from dragoman.errors import TrainingError
 from dragoman.models import AttentionMaps
-from dragoman.search.constraints.batch import pad_rows
 from dragoman.text import Tokenizer
-from dragoman.text.special_tokens import BOS, PAD
+from dragoman.text.special_tokens import BOS, EOS, PAD
 from dragoman.translation.alignment import Links
 from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
@@ -31,7 +31,36 @@ THRESHOLD: Final = 0.28  # of the geometric mean, chosen on half of a gold set
 MIN_GAIN: Final = 0.002  # of the cosine similarity, for one more head
 SAMPLED_PAIRS: Final = 200
 MAX_TOKENS: Final = 256  # longer sentences are not aligned
+DEVICE_BATCH: Final = 1024  # pairs of typical length, on a GPU
+DEVICE_WEIGHTS: Final = 5 << 20  # of a head in a batch: 1.5 GB for the 144 heads of a base model in bfloat16
 Pair = tuple[str, str]
+Sides = tuple[list[list[int]], list[list[int]]]  # the ids of sources and of targets
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """Sentence pairs on the device: what the model reads, and the tokens of each word.
+
+    `from_words [B, S, source words]` and `to_words [B, target words, T]` are 1 where a token is part of a word.
+    """
+
+    inputs: tuple[Any, ...]  # of `hidden`: source, target and their layouts
+    from_words: Tensor
+    to_words: Tensor
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """The ids of sentence pairs for both models, and the numbers of words of all sources and all targets.
+
+    `batches` are indices of pairs of similar length. Pairs that are too long, empty, or whose words the tokenizers
+    count differently are in none of them.
+    """
+
+    forward: Sides
+    reverse: Sides
+    words: tuple[IntArray, IntArray]
+    batches: list[list[int]]
 
 
 class WordAttention:
@@ -42,6 +71,7 @@ class WordAttention:
         check_engine_has_attention(self.engine)
         self.source, self.target = translator.source, translator.target
         self.starts = [token_starts(tokenizer) for tokenizer in (self.source, self.target)]
+        self.device_starts = [torch.from_numpy(starts).to(self.engine.device) for starts in self.starts]
         model = self.engine.model.recipe
         self.heads = [
             AlignmentHead(layer, head, step)
@@ -50,37 +80,36 @@ class WordAttention:
             for step in ("writes", "reads")
         ]
 
-    def encode(self, texts: Sequence[str], side: int) -> list[list[int]]:
-        """The ids of some texts."""
-        return (self.source, self.target)[side].encode_many(texts)
+    def encode(self, texts: Sequence[str], side: int) -> tuple[list[list[int]], IntArray]:
+        """The ids of some texts, and the number of words that their tokens begin; 0 for texts that are too long."""
+        rows = (self.source, self.target)[side].encode_many(texts)
+        ids, lengths = concatenate(rows)
+        begun, ends = np.concatenate(([0], np.cumsum(self.starts[side][ids]))), np.cumsum(lengths)
+        return rows, np.where(lengths <= MAX_TOKENS, begun[ends] - begun[ends - lengths], 0)
 
-    def has_words(self, source: str, target: str, source_ids: list[int], target_ids: list[int]) -> bool:
-        """Whether both texts have words, not too many tokens, and a token at the start of each word."""
-        return all(
-            0 < len(ids) <= MAX_TOKENS and int(starts[ids].sum()) == len(text.split())
-            for text, ids, starts in zip((source, target), (source_ids, target_ids), self.starts, strict=True)
-        )
+    def batch(self, sides: Sides, n_source_words: int, n_target_words: int) -> WordBatch:
+        """A batch on the device; no source and no target has more words than given."""
+        source, source_layout = self.engine.sources(sides[0])
+        target, target_layout = self.engine.padded([[BOS, *ids] for ids in sides[1]])
+        from_words = one_hot(self.words(source[:, :-1], 0), n_source_words).mT
+        to_words = one_hot(self.words(target[:, 1:], 1), n_target_words)
+        return WordBatch((source, target, source_layout, target_layout), from_words, to_words)
 
     def words(self, ids: Tensor, side: int) -> Tensor:
-        """The word of each token `[B, T]`, counted from 0; -1 for padding."""
-        starts = torch.from_numpy(self.starts[side]).to(ids.device)
-        return torch.where(ids == PAD, -1, starts[ids].cumsum(1) - 1)
+        """The word of each token `[B, T]`, counted from 0; -1 for EOS and padding."""
+        return torch.where((ids == PAD) | (ids == EOS), -1, self.device_starts[side][ids].cumsum(1) - 1)
 
     @torch.inference_mode()
-    def __call__(self, sources: list[list[int]], targets: list[list[int]], heads: Sequence[AlignmentHead]) -> Tensor:
+    def __call__(self, batch: WordBatch, heads: Sequence[AlignmentHead]) -> Tensor:
         """The attention of each of the heads from target words to source words, `[K, B, target words, source words]`.
 
         Weights are averaged over the tokens of a target word, and summed over those of a source word.
         """
-        device, maps = self.engine.device, AttentionMaps()
-        source, source_layout = self.engine.sources(sources)
-        target, target_layout = self.engine.padded([[BOS, *ids] for ids in targets])
-        self.engine.model.hidden(source, target, source_layout, target_layout, maps)
-        rows, columns = (pad_rows(ids, device) for ids in (targets, sources))
-        to_words = one_hot(self.words(rows, 1))
-        to_words = (to_words / to_words.sum(-1, keepdim=True).clamp(min=1)).to(maps.cross[0].dtype)
-        from_words = one_hot(self.words(columns, 0)).mT.to(maps.cross[0].dtype)
-        n, width = rows.shape[1], columns.shape[1]
+        maps = AttentionMaps()
+        self.engine.model.hidden(*batch.inputs, maps)
+        to_words = batch.to_words / batch.to_words.sum(-1, keepdim=True).clamp(min=1)
+        to_words, from_words = (weights.to(maps.cross[0].dtype) for weights in (to_words, batch.from_words))
+        n, width = to_words.shape[2], from_words.shape[1]
         found = []
         for head in heads:
             weights = maps.cross[head.layer][:, head.head]
@@ -94,10 +123,9 @@ def token_starts(tokenizer: Tokenizer) -> Any:
     return word_starts(tokenizer.tokens(range(tokenizer.vocabulary_size)))
 
 
-def one_hot(words: Tensor) -> Tensor:
+def one_hot(words: Tensor, count: int) -> Tensor:
     """`[B, W, T]`: 1 where token t is part of word w."""
-    count = int(words.max()) + 1 if words.numel() else 0
-    return (words[:, None] == torch.arange(max(count, 1), device=words.device)[:, None]).float()
+    return (words[:, None] == torch.arange(count, device=words.device)[:, None]).float()
 
 
 @dataclass(frozen=True)
@@ -115,7 +143,7 @@ class BidirectionalAligner:
         whole = cls(*models, (tuple(models[0].heads), tuple(models[1].heads)))
         step = max(1, len(pairs) // SAMPLED_PAIRS)
         products = [np.zeros((len(a.heads), len(b.heads))) for a in models for b in models]
-        for _, one, other in whole.attention(pairs[::step][:SAMPLED_PAIRS]):
+        for _, one, other in whole.attention(whole.encode(pairs[::step][:SAMPLED_PAIRS])):
             flat = [weights.flatten(1).double() for weights in (one, other)]
             for i, (a, b) in enumerate((a, b) for a in flat for b in flat):
                 products[i] += (a @ b.mT).cpu().numpy()
@@ -125,39 +153,54 @@ class BidirectionalAligner:
         chosen = tuple(models[0].heads[i] for i in first), tuple(models[1].heads[i] for i in second)
         return cls(*models, chosen)
 
-    def attention(self, pairs: Sequence[Pair]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Batches of similar length: the indices of their pairs, and `[K, B, target words, source words]` of both.
+    def encode(self, pairs: Sequence[Pair]) -> EncodedPairs:
+        """The ids of some pairs, in batches."""
+        split = [[pair[side].split() for pair in pairs] for side in (0, 1)]
+        sources, targets = ([" ".join(words) for words in side] for side in split)
+        n_sources, n_targets = (np.fromiter(map(len, side), np.int64, len(side)) for side in split)
+        (one, n_one), (other, n_other) = self.forward.encode(sources, 0), self.forward.encode(targets, 1)
+        (back, n_back), (first, n_first) = self.reverse.encode(targets, 0), self.reverse.encode(sources, 1)
+        same = (n_one == n_sources) & (n_first == n_sources) & (n_other == n_targets) & (n_back == n_targets)
+        usable = np.flatnonzero(same & (n_sources > 0) & (n_targets > 0)).tolist()
+        on_cpu = self.forward.engine.device.type == "cpu"
+        limits = (self.forward.engine.batch, None) if on_cpu else (DEVICE_BATCH, DEVICE_WEIGHTS)
+        batches = length_batches([(one[i], other[i]) for i in usable], *limits)
+        chosen = [[usable[i] for i in batch] for batch in batches]
+        return EncodedPairs((one, other), (back, first), (n_sources, n_targets), chosen)
 
-        Pairs that are too long, empty, or whose words the tokenizers count differently are left out.
-        """
-        texts = [[pair[side] for pair in pairs] for side in (0, 1)]
-        ids = [
-            [self.forward.encode(texts[side], side) for side in (0, 1)],
-            [self.reverse.encode(texts[1 - side], side) for side in (0, 1)],
-        ]
-        usable = [
-            i
-            for i in range(len(pairs))
-            if self.forward.has_words(texts[0][i], texts[1][i], ids[0][0][i], ids[0][1][i])
-            and self.reverse.has_words(texts[1][i], texts[0][i], ids[1][0][i], ids[1][1][i])
-        ]
-        for batch in length_batches([(ids[0][0][i], ids[0][1][i]) for i in usable], self.forward.engine.batch):
-            here = [usable[i] for i in batch]
-            one = self.forward([ids[0][0][i] for i in here], [ids[0][1][i] for i in here], self.heads[0])
-            other = self.reverse([ids[1][0][i] for i in here], [ids[1][1][i] for i in here], self.heads[1])
-            yield here, one, other.mT
+    def attention(self, encoded: EncodedPairs) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """For each batch, the indices of its pairs, and `[K, B, target words, source words]` of both models."""
+        batches = []  # all are copied to the device first: a copy waits for the passes before it
+        for here in encoded.batches:
+            n_sources, n_targets = (int(words[here].max()) for words in encoded.words)
+            one = self.forward.batch(take(encoded.forward, here), n_sources, n_targets)
+            other = self.reverse.batch(take(encoded.reverse, here), n_targets, n_sources)
+            batches.append((here, one, other))
+        for here, one, other in batches:
+            yield here, self.forward(one, self.heads[0]), self.reverse(other, self.heads[1]).mT
 
-    def align(self, pairs: Sequence[Pair]) -> list[Links]:
-        """The links (source word, target word) of each pair; words are separated by spaces."""
-        found: list[Links] = [[] for _ in pairs]
-        for here, one, other in self.attention(pairs):
-            agreed = one.mean(0) * other.mean(0)
-            rows, targets, sources = (agreed > THRESHOLD**2).nonzero(as_tuple=True)
+    def links(self, encoded: EncodedPairs) -> list[Links]:
+        """The links (source word, target word) of each pair, in order."""
+        agreed = [  # of all batches before the first is read: a GPU need not wait for the host in between
+            (here, (one.mean(0) * other.mean(0) > THRESHOLD**2).mT) for here, one, other in self.attention(encoded)
+        ]
+        found: list[Links] = [[] for _ in encoded.words[0]]
+        for here, linked in agreed:
+            rows, sources, targets = linked.nonzero().T.cpu()
             bounds = torch.bincount(rows, minlength=len(here)).cumsum(0).tolist()
             links = list(zip(sources.tolist(), targets.tolist(), strict=True))
             for i, start, stop in zip(here, [0, *bounds[:-1]], bounds, strict=True):
-                found[i] = sorted(links[start:stop])
+                found[i] = links[start:stop]
         return found
+
+    def align(self, pairs: Sequence[Pair]) -> list[Links]:
+        """The links (source word, target word) of each pair; words are separated by spaces."""
+        return self.links(self.encode(pairs))
+
+
+def take(sides: Sides, chosen: Sequence[int]) -> Sides:
+    """Some pairs."""
+    return [sides[0][i] for i in chosen], [sides[1][i] for i in chosen]
 
 
 def choose_heads(own: Any, both: Any, other: Any) -> tuple[list[int], list[int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dragoman.distillation.translations import TeacherLine
+from dragoman.text.tokenizer import pause_gc
 
 EXAMPLES: Final = 3
 RULES: Final = {
@@ -62,13 +62,13 @@ class SelectionReport:
 
 def failed_rule(line: TeacherLine, rules: SelectionRules) -> str | None:
     """The first rule that a line breaks, except the one that compares scores."""
-    flags = set(line.flags)
+    flags = line.flags
     if not line.target.strip() or "empty" in flags or "no_letters" in flags:
         return "empty"
     if "repetitive" in flags:
         return "repetition"
     shorter, longer = sorted((len(line.source), len(line.target)))
-    if flags & LENGTH_FLAGS or longer > MAX_RATIO * shorter + RATIO_SLACK:
+    if not LENGTH_FLAGS.isdisjoint(flags) or longer > MAX_RATIO * shorter + RATIO_SLACK:
         return "length"
     if "copied" in flags:
         return "copy"
@@ -84,12 +84,13 @@ def score_limit(scores: Iterable[float], share: float) -> float:
 
 
 def select_lines(lines: Iterable[TeacherLine], rules: SelectionRules, report: SelectionReport) -> Iterator[TeacherLine]:
-    """Yield the lines to keep; `lines` is iterated twice, because the last rule compares the scores of all."""
-    passed = (line.per_token for line in lines if failed_rule(line, rules) is None)
-    limit = score_limit(array("d", passed), rules.score_share)
-    for line in lines:
+    """Yield the lines to keep; all are read first, because the last rule compares the scores of all."""
+    with pause_gc():
+        read = [(line, failed_rule(line, rules)) for line in lines]
+    limit = score_limit([line.per_token for line, rule in read if rule is None], rules.score_share)
+    for line, failed in read:
         report.read += 1
-        rule = failed_rule(line, rules) or ("score" if line.per_token < limit else None)
+        rule = failed or ("score" if line.per_token < limit else None)
         if rule is not None:
             report.drop(rule, line)
         else:

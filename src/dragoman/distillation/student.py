@@ -51,13 +51,13 @@ def write_student_data(folder: Path, lines: Iterable[TeacherLine], info: ModelIn
     kept = list(lines)
     if not kept:
         raise TrainingError("no translation is left to train the student on; see report.json", code="no_pairs_left")
-    for path, texts in (
-        (data.source, [line.source for line in kept]),
-        (data.target, [line.target for line in kept]),
-        (data.alignment, [line.alignment for line in kept]),
+    for path, rows in (
+        (data.source, (" ".join(line.source.split()) for line in kept)),
+        (data.target, (" ".join(line.target.split()) for line in kept)),
+        (data.alignment, (line.alignment for line in kept)),
     ):
         if path is not None:
-            write_atomically(path, "".join(f"{' '.join(text.split())}\n" for text in texts))
+            write_atomically(path, "\n".join(rows) + "\n")
     return data
 
 

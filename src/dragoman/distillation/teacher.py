@@ -9,7 +9,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ from dragoman.distillation.translations import StoredTranslations, TeacherChunk,
 from dragoman.errors import DamagedError, DataError, TrainingError
 from dragoman.files import MANIFEST, parse_json, sha256, write_atomically
 from dragoman.progress import Reporter
-from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 from dragoman.values import plural
 
@@ -118,25 +117,23 @@ def translate_sources(
     waiting: deque[TeacherChunk] = deque()
     count = 0
 
-    def missing() -> Iterator[str]:
+    def missing() -> Iterator[list[str]]:
         nonlocal count
         for chunk in read_chunks(folder, pairs):
             count += 1
             if not chunk.is_translated() and chunk.given:
                 waiting.append(chunk)
-                yield from (source for source, _ in chunk.given)
+                yield [source for source, _ in chunk.given]
                 continue
             if not chunk.given:
                 chunk.write([])
             reporter.advance(len(chunk.pairs))
 
-    results: list[Translation] = []
-    for result in translator.stream(missing(), **settings.search):
-        results.append(result)
-        if len(results) == len(waiting[0].given):
-            waiting[0].write(results)
-            reporter.advance(len(waiting.popleft().pairs))
-            results = []
+    results = translator.stream(chain.from_iterable(missing()), **settings.search)
+    for first in results:
+        chunk = waiting.popleft()
+        chunk.write([first, *islice(results, len(chunk.given) - 1)])
+        reporter.advance(len(chunk.pairs))
     return StoredTranslations(folder, count)
 
 

@@ -68,15 +68,20 @@ def mean_attention(weights: Any, layer: int | None = None) -> Any:
     return select_head(weights, RecordedHead(chosen, None))[:-1, :-1].copy()
 
 
-def length_batches(pairs: EncodedPairs, batch: int) -> Iterator[list[int]]:
-    """Indices of the pairs in batches of similar length: at most `batch` of typical length, or fewer longer ones."""
+def length_batches(pairs: EncodedPairs, batch: int, weights: int | None = None) -> Iterator[list[int]]:
+    """Indices of the pairs in batches of similar length: at most `batch` of typical length, or fewer longer ones.
+
+    `weights` limits the attention weights of a head in a batch, if given.
+    """
     here: list[int] = []
-    longest = 0
-    for i in sorted(range(len(pairs)), key=lambda i: (len(pairs[i][0]), len(pairs[i][1]))):
-        longest = max(longest, len(pairs[i][0]), len(pairs[i][1]))
-        if here and len(here) >= min(batch, batch * TYPICAL_TOKENS // max(1, longest)):
+    longest = 1
+    lengths = [(len(source), len(target)) for source, target in pairs]
+    for i in sorted(range(len(pairs)), key=lengths.__getitem__):
+        longest = max(longest, *lengths[i])
+        limit = min(batch, batch * TYPICAL_TOKENS // longest, batch if weights is None else weights // longest**2)
+        if here and len(here) >= limit:
             yield here
-            here, longest = [], max(len(pairs[i][0]), len(pairs[i][1]))
+            here, longest = [], max(1, *lengths[i])
         here.append(i)
     if here:
         yield here

@@ -85,11 +85,17 @@ class Translation:
         return () if UNORDERED_FLAGS.isdisjoint(values) else tuple([name for name in FLAGS if values.get(name)])
 
     @property
+    def n_tokens(self) -> int:
+        """The number of `tokens`, without computing them."""
+        ids = vars(self).get("_tokens")
+        return len(self.tokens) if ids is None else len(ids) // 4 if isinstance(ids, bytes) else len(ids)
+
+    @property
     def confidence(self) -> float:
         """The geometric mean of the tokens' probabilities; at most 0.1 if a flag says that the text is degenerate."""
-        if not self.tokens:
+        if not self.n_tokens:
             return 0.0
-        mean = math.exp(min(0.0, self.log_probability / (len(self.tokens) + 1)))
+        mean = math.exp(min(0.0, self.log_probability / (self.n_tokens + 1)))
         degenerate = any(getattr(self, name) for name in DEGENERATE)
         return min(mean, MAX_DEGENERATE_CONFIDENCE) if degenerate else mean
 

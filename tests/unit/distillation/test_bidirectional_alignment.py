@@ -11,6 +11,7 @@ import pytest
 from command_line import leave
 from dragoman.distillation import alignment, translations
 from dragoman.distillation.bidirectional_alignment import THRESHOLD, BidirectionalAligner, WordAttention, choose_heads
+from dragoman.engines.forced import length_batches
 from dragoman.errors import DataError, TrainingError
 from dragoman.progress import SilentReporter
 from dragoman.text.normalization import MARK
@@ -71,6 +72,27 @@ def test_links_are_those_of_single_pairs(models: tuple[Path, Path], monkeypatch:
     assert any(found)
 
 
+def test_larger_batches_have_the_same_links(models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    forward, reverse = (Translator.load(model, engine="torch", device="cpu") for model in models)
+    aligner = BidirectionalAligner.choose(forward, reverse, PAIRS)
+    monkeypatch.setattr("dragoman.distillation.bidirectional_alignment.THRESHOLD", 0.2)
+    monkeypatch.setattr(forward.engines.torch, "batch", 1)
+    alone = aligner.encode(PAIRS)
+    monkeypatch.setattr(forward.engines.torch, "batch", 64)
+    together = aligner.encode(PAIRS)
+    assert sorted(map(len, alone.batches)) == [1, 1, 1] and [*map(len, together.batches)] == [3]
+    assert aligner.links(alone) == aligner.links(together) == aligner.align(PAIRS)
+
+
+def test_batches_may_be_limited_by_their_attention_weights() -> None:
+    pairs = [([0] * n, [0] * (n + 3)) for n in (50, 2, 7, 40, 0, 11, 5, 30)]
+    batches = list(length_batches(pairs, 4, weights=1500))
+    assert sorted(i for batch in batches for i in batch) == list(range(len(pairs)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(len(pairs[i][1]) for i in batch) ** 2 <= 1500
+    assert [len(batch) for batch in batches] == [4, 1, 1, 1, 1]
+
+
 def test_heads_are_chosen_by_agreement() -> None:
     rng = np.random.default_rng(1)
     truth = rng.random(500)
@@ -120,7 +142,7 @@ def test_of_many_translations_evenly_spaced_chunks_are_aligned(
     monkeypatch.setattr(alignment, "MIN_COVERAGE", 0.0)
     chunks = list(translations.read_chunks(tmp_path, iter([(PAIRS[0][0], None)] * 14)))
     for chunk in chunks:
-        line = vars(translations.TeacherLine(*PAIRS[0], -1.0))
+        line = translations.TeacherLine(*PAIRS[0], -1.0)._asdict()
         rows = [{"chunk": chunk.digest}, *(line for _ in chunk.pairs)]
         chunk.path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     stored = translations.StoredTranslations(tmp_path, len(chunks))

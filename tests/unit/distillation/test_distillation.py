@@ -18,7 +18,7 @@ from dragoman.distillation import selection
 from dragoman.distillation.selection import RULES, SelectionReport, SelectionRules, select_lines
 from dragoman.distillation.student import STUDENTS, student_changes
 from dragoman.distillation.teacher import TeacherSettings, read_sources, translate_sources
-from dragoman.distillation.translations import TeacherLine, chunk_path
+from dragoman.distillation.translations import TeacherLine, chunk_path, read_chunks
 from dragoman.errors import DataError, TrainingError
 from dragoman.files import write_atomically
 from dragoman.modeldir.int8 import MAX_FILE_BYTES
@@ -86,6 +86,29 @@ def test_chunks_on_disk_are_not_translated_again(tmp_path: Path, monkeypatch: py
     assert translated(tmp_path / "m", teacher, changed)[0].source == "other"
 
 
+def test_stored_lines_are_those_of_single_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.distillation.translations.CHUNK_LINES", 3)
+    translator = Translator.load(write_tiny_model(tmp_path / "teacher", languages=(("en",), ("de",))), device="cpu")
+    texts = ["the old box", "", "seven boxes stand. Nobody sees them. The hall!", "nobody", " ", "box", "", "hall"]
+    settings = replace(SETTINGS, beam=2, n_best=1, alignment=False)
+    found = translate_sources(
+        tmp_path, translator, settings, iter([(text, None) for text in texts]), len(texts), SilentReporter()
+    )
+    lines = list(found)
+    assert found.chunks == 3 and [line.source for line in lines] == [text for text in texts if text.strip()]
+    for line in lines:
+        alone = translator.translate(line.source, **settings.search)
+        n_tokens = alone.n_tokens  # before the tokens are computed
+        assert n_tokens == len(alone.tokens) == alone.n_tokens
+        assert (line.target, line.flags) == (alone.text, alone.flags)
+        assert line.per_token == pytest.approx(alone.log_probability / (n_tokens + 1), rel=1e-5)
+
+
+def test_the_lines_of_a_chunk_are_collected_once(tmp_path: Path) -> None:
+    (chunk,) = read_chunks(tmp_path, iter([("a", None), (" ", None)]))
+    assert chunk.given == [("a", None)] and chunk.given is chunk.given  # not again each time it is read
+
+
 def test_other_settings_do_not_resume(tmp_path: Path) -> None:
     replace(SETTINGS, beam=3).confirm(tmp_path)
     SETTINGS.confirm(tmp_path)  # nothing has been translated yet
@@ -98,12 +121,12 @@ def test_other_settings_do_not_resume(tmp_path: Path) -> None:
 def test_each_rule_drops_what_it_says() -> None:
     good = TeacherLine("good morning to you", "guten Morgen an Sie", -0.5)
     broken = {
-        "empty": replace(good, target=" "),
-        "length": replace(good, target="x" * 200),
-        "repetition": replace(good, flags=("repetitive",)),
-        "copy": replace(good, flags=("copied",)),
-        "reference": replace(good, bleu=4.0),
-        "score": replace(good, per_token=-9.0),
+        "empty": good._replace(target=" "),
+        "length": good._replace(target="x" * 200),
+        "repetition": good._replace(flags=("repetitive",)),
+        "copy": good._replace(flags=("copied",)),
+        "reference": good._replace(bleu=4.0),
+        "score": good._replace(per_token=-9.0),
     }
     assert broken.keys() == RULES.keys()
     report = SelectionReport()

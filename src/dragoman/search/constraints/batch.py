@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.arrays import IntArray
+from dragoman.arrays import IntArray, concatenate
 from dragoman.search.constraints.forbidden import forbidden_tokens
 from dragoman.search.constraints.tables import AvoidedTables, BatchConstraints, RequiredTables
 from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, SILENT, SYMBOLS, Spelling
@@ -161,5 +161,5 @@ def pad_lists(entries: IntArray, counts: IntArray, device: torch.device) -> Tens
 
 def pad_rows(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     """Rows of numbers as a tensor, padded with PAD to at least one column."""
-    width = max(1, *map(len, rows))
-    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
+    ids, lengths = concatenate(rows)
+    return pad_lists(ids[:, None], lengths, device)[..., 0]
