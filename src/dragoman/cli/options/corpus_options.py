@@ -55,7 +55,7 @@ CORPUS_OPTIONS = [
         "valid_sources",
         type=FILE,
         multiple=True,
-        help="Validation sentences; without them, some pairs are held out.",
+        help="Validation sentences, one set per target language; without them, some pairs are held out.",
     ),
     click.option("--valid-target", "valid_targets", type=FILE, multiple=True, help="Their translations."),
     click.option("--valid-source-trees", "valid_trees", type=FILE, help="Trees of the validation sources."),
