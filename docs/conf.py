@@ -20,7 +20,14 @@ version = release = dragoman.__version__
 
 extensions = ["myst_parser", "chinese"]
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "benchmarks/results/*.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+include_patterns = [
+    "docs/**.md",
+    "benchmarks/results/*.md",
+    "models/*/card.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+]
 exclude_patterns = ["docs/_build", ".venv", ".git", "src", "tests", "runs"]
 
 myst_heading_anchors = 4  # links to headings are checked like links to pages
