@@ -29,6 +29,13 @@ def test_placeholders_come_back_and_white_space_stays() -> None:
     assert translate(text, WordByWord(order=backward)) == expected
 
 
+@pytest.mark.parametrize("text", ["Delete all files", "Delete %s files"])
+def test_placeholders_that_the_model_invents_are_reported(text: str) -> None:
+    translator = WordByWord(word=lambda word: "%d Dateien" if word == "files" else word)
+    report = translate_segments([Segment(text)], translator)
+    assert [(result.target, result.problem) for result in report.kept] == [(None, "placeholder_lost")]
+
+
 def test_text_without_words_is_not_translated() -> None:
     translator = WordByWord()
     assert [translate(text, translator) for text in ("12,5 %", "{a}: {b}", "", "https://x.org")] == [None] * 4

@@ -35,11 +35,11 @@ class Unit:
     approved: bool = False  # its translation is that of the memory
 
     def accept(self, translation: Translation) -> bool:
-        """Take a translation if it is not empty and has every mask once."""
+        """Take a translation if it is not empty, has every mask once, and no placeholder of its own, such as %d."""
         places = self.masked.locate(translation.text)
         if not translation.text:
             self.problem = "empty"
-        elif places is None:
+        elif places is None or positional(translation.text) != positional(self.masked.text):
             self.problem = "placeholder_lost"
         else:
             self.translation, self.mask_places, self.problem = translation, places, None
