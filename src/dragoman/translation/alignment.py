@@ -39,13 +39,33 @@ def link_words(
         return []
     import numpy as np  # imported here, because plain translation does not need it
 
-    rows = np.equal.outer(np.arange(n_target), target_words).astype(np.float64)
-    columns = np.equal.outer(source_words, np.arange(n_source)).astype(np.float64)
-    tokens = np.asarray(attention_TS, dtype=np.float64)[:, : len(source_words)]
-    weights = rows @ tokens @ columns / np.maximum(rows.sum(1, keepdims=True), 1)
+    weights = np.asarray(attention_TS, dtype=np.float64)[:, : len(source_words)]
+    for axis, words, count in ((0, target_words, n_target), (1, source_words, n_source)):
+        weights = sum_by_word(weights, words, count, axis)
+    weights /= np.maximum(np.bincount(np.add(target_words, 1), minlength=n_target + 1)[1:, None], 1)
     weights *= np.equal.outer(target_marks, source_marks)
     linked = (weights >= MIN_SHARE * weights.sum(0)) & (weights >= MIN_WEIGHT)
     return [(s, t) for s, t in np.argwhere(linked.T).tolist()]
+
+
+def sum_by_word(weights: Any, words: Sequence[int], count: int, axis: int) -> Any:
+    """The sums of the weights of each word along an axis; the words are in order, -1 does not count.
+
+    Not a product of matrices: NumPy would compute it with threads of its own, beside those of the engine.
+    """
+    import numpy as np
+
+    ids = np.asarray(words)
+    if -1 in words:
+        kept = np.flatnonzero(ids >= 0)
+        ids, weights = ids[kept], weights.take(kept, axis)
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))
+    if len(starts) == count:
+        return np.add.reduceat(weights, starts, axis)
+    sums = np.zeros((count, weights.shape[1]) if axis == 0 else (weights.shape[0], count))
+    if len(starts):
+        sums[(slice(None),) * axis + (ids[starts],)] = np.add.reduceat(weights, starts, axis)
+    return sums
 
 
 def lettered_words(tokens: Sequence[str]) -> tuple[list[int], list[bool]]:

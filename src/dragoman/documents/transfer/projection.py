@@ -169,9 +169,12 @@ class _Projection:
         for unit in units:
             if own.start <= unit.source[0] and unit.source[1] <= own.stop:
                 values |= dict.fromkeys(range(*unit.target), 1.0)
-        values = {t: value for t, value in values.items() if t not in self.holder}
-        values |= dict.fromkeys(self.held_inside.get(index, ()), ANCHOR)
-        return {t: value for t, value in values.items() if first <= t < last and taken.next_free(t) == t}
+        if self.holder:
+            values = {t: value for t, value in values.items() if t not in self.holder}
+            values |= dict.fromkeys(self.held_inside.get(index, ()), ANCHOR)
+        if taken.starts:
+            values = {t: value for t, value in values.items() if taken.next_free(t) == t}
+        return {t: value for t, value in values.items() if first <= t < last}
 
     def _unlinked(self, first: int, last: int, taken: RangeSet, values: dict[int, float]) -> int | None:
         """The first part from `first` to before `last` without links that is not taken and has no value."""
