@@ -37,17 +37,17 @@ def align_translations(
         return
     models = [load_reference(model, device) for model in (forward, reverse)]
     step = max(1, stored.chunks // SAMPLED_CHUNKS)
-    pairs = [pair for number in range(0, stored.chunks, step) for pair in read_pairs(stored, number)]
+    pairs = [pair for number in range(0, stored.chunks, step) for pair in chunk_pairs(stored, number)]
     aligner = BidirectionalAligner.choose(models[0], models[1], pairs)
     check_coverage(aligner, pairs[:: -(-len(pairs) // CHECKED_PAIRS)], reverse)
-    encoded = ((number, aligner.encode(read_pairs(stored, number))) for number in missing)
+    encoded = ((number, aligner.encode(chunk_pairs(stored, number))) for number in missing)
     for (number, _), found in overlap(encoded, lambda chunk: aligner.links(chunk[1]), lambda: None):
         rows = [marks[number], *(" ".join(map(link_text, links)) for links in found)]
         write_atomically(stored.chunk_path(number, ".align"), "".join(f"{row}\n" for row in rows))
         reporter.advance(1)
 
 
-def read_pairs(stored: StoredTranslations, number: int) -> list[Pair]:
+def chunk_pairs(stored: StoredTranslations, number: int) -> list[Pair]:
     """The sources and translations of a chunk."""
     return [(line.source, line.target) for line in stored.read_chunk(number)]
 

@@ -50,7 +50,7 @@ class WordBatch:
 
 
 @dataclass(frozen=True)
-class EncodedPairs:
+class AlignerBatches:
     """The ids of sentence pairs for both models, and the numbers of words of all sources and all targets.
 
     `batches` are indices of pairs of similar length. Pairs that are too long, empty, or whose words the tokenizers
@@ -153,7 +153,7 @@ class BidirectionalAligner:
         chosen = tuple(models[0].heads[i] for i in first), tuple(models[1].heads[i] for i in second)
         return cls(*models, chosen)
 
-    def encode(self, pairs: Sequence[Pair]) -> EncodedPairs:
+    def encode(self, pairs: Sequence[Pair]) -> AlignerBatches:
         """The ids of some pairs, in batches."""
         split = [[pair[side].split() for pair in pairs] for side in (0, 1)]
         sources, targets = ([" ".join(words) for words in side] for side in split)
@@ -166,9 +166,9 @@ class BidirectionalAligner:
         limits = (self.forward.engine.batch, None) if on_cpu else (DEVICE_BATCH, DEVICE_WEIGHTS)
         batches = length_batches([(one[i], other[i]) for i in usable], *limits)
         chosen = [[usable[i] for i in batch] for batch in batches]
-        return EncodedPairs((one, other), (back, first), (n_sources, n_targets), chosen)
+        return AlignerBatches((one, other), (back, first), (n_sources, n_targets), chosen)
 
-    def attention(self, encoded: EncodedPairs) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    def attention(self, encoded: AlignerBatches) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """For each batch, the indices of its pairs, and `[K, B, target words, source words]` of both models."""
         batches = []  # all are copied to the device first: a copy waits for the passes before it
         for here in encoded.batches:
@@ -179,7 +179,7 @@ class BidirectionalAligner:
         for here, one, other in batches:
             yield here, self.forward(one, self.heads[0]), self.reverse(other, self.heads[1]).mT
 
-    def links(self, encoded: EncodedPairs) -> list[Links]:
+    def links(self, encoded: AlignerBatches) -> list[Links]:
         """The links (source word, target word) of each pair, in order."""
         agreed = [  # of all batches before the first is read: a GPU need not wait for the host in between
             (here, (one.mean(0) * other.mean(0) > THRESHOLD**2).mT) for here, one, other in self.attention(encoded)

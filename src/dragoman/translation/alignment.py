@@ -8,8 +8,8 @@ from typing import Any, Final
 from dragoman.text.word_groups import is_punctuation, visible_word_ids
 
 Links = list[tuple[int, int]]
-MIN_SHARE: Final = 0.46  # of the attention that a source word gets (chosen on half of a gold set)
-MIN_WEIGHT: Final = 0.05  # of the attention that a target word gives
+MIN_LINK_SHARE: Final = 0.46  # of the attention that a source word gets (chosen on half of a gold set)
+MIN_LINK_WEIGHT: Final = 0.05  # of the attention that a target word gives
 
 
 def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Links:
@@ -44,7 +44,7 @@ def link_words(
         weights = sum_by_word(weights, words, count, axis)
     weights /= np.maximum(np.bincount(np.add(target_words, 1), minlength=n_target + 1)[1:, None], 1)
     weights *= np.equal.outer(target_marks, source_marks)
-    linked = (weights >= MIN_SHARE * weights.sum(0)) & (weights >= MIN_WEIGHT)
+    linked = (weights >= MIN_LINK_SHARE * weights.sum(0)) & (weights >= MIN_LINK_WEIGHT)
     return [(s, t) for s, t in np.argwhere(linked.T).tolist()]
 
 
@@ -81,18 +81,6 @@ def lettered_words(tokens: Sequence[str]) -> tuple[list[int], list[bool]]:
         -1 if word >= 0 and is_punctuation(token) and not marks[word] else word
         for token, word in zip(tokens, ids, strict=True)
     ], marks
-
-
-def pool_words(weights: Any, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> Any:
-    """Attention between words, `[..., len(rows), len(columns)]`, from attention between tokens `[..., T, S]`.
-
-    Weights are averaged over the tokens of a row's word and summed over those of a column's word, so each row still
-    sums to 1 (Clark et al., 2019).
-    """
-    import numpy as np
-
-    summed = np.stack([weights[..., list(tokens)].sum(-1) for tokens in columns], axis=-1)
-    return np.stack([summed[..., list(tokens), :].mean(-2) for tokens in rows], axis=-2)
 
 
 def move_language_last(weights_TS: Any, n_language_tokens: int) -> Any:

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 
 from dragoman.text import learn
 from dragoman.text.word_groups import group_tokens, visible_word_ids
-from dragoman.translation.alignment import MIN_SHARE, MIN_WEIGHT, align, lettered_words, link_words
+from dragoman.translation.alignment import MIN_LINK_SHARE, MIN_LINK_WEIGHT, align, lettered_words, link_words
 from tiny_model import LINES
 
 # ▁the ▁win dow , -> ▁das ▁Fen ster ,
@@ -110,7 +110,9 @@ def test_the_rule_is_the_loop_from_the_definition(data: st.DataObject) -> None:
     expected = []
     for s in range(max(of) + 1):
         gets = [given_by(t, s) for t in range(max(to) + 1)]
-        if any(abs(gives - MIN_SHARE * sum(gets)) < 1e-9 * sum(gets) for gives in gets):
+        if any(abs(gives - MIN_LINK_SHARE * sum(gets)) < 1e-9 * sum(gets) for gives in gets):
             return  # rounding decides
-        expected += [(s, t) for t, gives in enumerate(gets) if gives >= MIN_SHARE * sum(gets) and gives >= MIN_WEIGHT]
+        expected += [
+            (s, t) for t, gives in enumerate(gets) if gives >= MIN_LINK_SHARE * sum(gets) and gives >= MIN_LINK_WEIGHT
+        ]
     assert link_words(weights, of, to, *marks) == expected

@@ -107,9 +107,7 @@ class _Projection:
     def _collapse(self, parent: int) -> None:
         """Place everything inside a pair that encloses nothing."""
         for index in self.children.get(parent, ()):
-            if not (
-                index in self.protected and self.spans[index].open
-            ):  # else both its markup and its text are written
+            if index not in self.protected or not self.spans[index].open:  # else its text would be written twice
                 self.places[index] = self.places[parent]
             self._collapse(index)
 

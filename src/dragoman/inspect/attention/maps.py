@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,6 @@ from dragoman.engines.forced import AttentionKind
 from dragoman.errors import SearchError
 from dragoman.text import Tree
 from dragoman.text.word_groups import Side
-from dragoman.translation.alignment import pool_words
 from dragoman.translation.translator import Translator
 from dragoman.values import describe_value
 
@@ -153,3 +152,15 @@ def check_memory(recipe: ModelRecipe, source: int, target: int) -> None:
             f"{MAX_WEIGHTS:,} can be shown: give shorter texts, such as one sentence at a time",
             code="too_large",
         )
+
+
+def pool_words(
+    weights: AttentionWeights, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]
+) -> AttentionWeights:
+    """Attention between words, `[..., len(rows), len(columns)]`, from attention between tokens `[..., T, S]`.
+
+    Weights are averaged over the tokens of a row's word and summed over those of a column's word, so each row still
+    sums to 1 (Clark et al., 2019).
+    """
+    summed = np.stack([weights[..., list(tokens)].sum(-1) for tokens in columns], axis=-1)
+    return np.stack([summed[..., list(tokens), :].mean(-2) for tokens in rows], axis=-2)
