@@ -8,8 +8,8 @@ from typing import Any, Final
 from dragoman.text.word_groups import is_punctuation, visible_word_ids
 
 Links = list[tuple[int, int]]
-MIN_LINK_SHARE: Final = 0.46  # of the attention that a source word gets (chosen on half of a gold set)
-MIN_LINK_WEIGHT: Final = 0.05  # of the attention that a target word gives
+MIN_LINK_SHARE: Final = 0.4  # of the attention that a source word gets (chosen on half of a gold set)
+MIN_LINK_WEIGHT: Final = 0.1  # of the attention that a target word gives
 
 
 def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Links:
@@ -40,18 +40,19 @@ def link_words(
     import numpy as np  # imported here, because plain translation does not need it
 
     weights = np.asarray(attention_TS, dtype=np.float64)[:, : len(source_words)]
-    for axis, words, count in ((0, target_words, n_target), (1, source_words, n_source)):
-        weights = sum_by_word(weights, words, count, axis)
-    weights /= np.maximum(np.bincount(np.add(target_words, 1), minlength=n_target + 1)[1:, None], 1)
+    weights, n_tokens = sum_by_word(weights, target_words, n_target, axis=0)
+    weights, _ = sum_by_word(weights, source_words, n_source, axis=1)
+    weights /= np.maximum(n_tokens, 1)[:, None]
     weights *= np.equal.outer(target_marks, source_marks)
     linked = (weights >= MIN_LINK_SHARE * weights.sum(0)) & (weights >= MIN_LINK_WEIGHT)
     return [(s, t) for s, t in np.argwhere(linked.T).tolist()]
 
 
-def sum_by_word(weights: Any, words: Sequence[int], count: int, axis: int) -> Any:
-    """The sums of the weights of each word along an axis; the words are in order, -1 does not count.
+def sum_by_word(weights: Any, words: Sequence[int], count: int, axis: int) -> tuple[Any, Any]:
+    """The sums of the weights of each word along an axis, and its number of tokens; -1 does not count.
 
-    Not a product of matrices: NumPy would compute it with threads of its own, beside those of the engine.
+    The words are in order. Not a product of matrices: NumPy would compute it with threads of its own, beside those of
+    the engine.
     """
     import numpy as np
 
@@ -59,28 +60,23 @@ def sum_by_word(weights: Any, words: Sequence[int], count: int, axis: int) -> An
     if -1 in words:
         kept = np.flatnonzero(ids >= 0)
         ids, weights = ids[kept], weights.take(kept, axis)
-    starts = np.flatnonzero(np.diff(ids, prepend=-1))
-    if len(starts) == count:
-        return np.add.reduceat(weights, starts, axis)
+    n_tokens = np.bincount(ids, minlength=count)
+    starts = n_tokens.cumsum() - n_tokens
+    if n_tokens.all():
+        return np.add.reduceat(weights, starts, axis), n_tokens
     sums = np.zeros((count, weights.shape[1]) if axis == 0 else (weights.shape[0], count))
-    if len(starts):
-        sums[(slice(None),) * axis + (ids[starts],)] = np.add.reduceat(weights, starts, axis)
-    return sums
+    if len(ids):
+        there = np.flatnonzero(n_tokens)
+        sums[(slice(None),) * axis + (there,)] = np.add.reduceat(weights, starts[there], axis)
+    return sums, n_tokens
 
 
 def lettered_words(tokens: Sequence[str]) -> tuple[list[int], list[bool]]:
     """The word of each token, without the punctuation of words that have letters; and which words have none."""
-    ids = visible_word_ids(tokens)
-    if -1 not in ids and not any(map(is_punctuation, tokens)):
-        return ids, [False] * (max(ids, default=-1) + 1)
-    marks = [True] * (max(ids, default=-1) + 1)
-    for token, word in zip(tokens, ids, strict=True):
-        if word >= 0 and not is_punctuation(token):
-            marks[word] = False
-    return [
-        -1 if word >= 0 and is_punctuation(token) and not marks[word] else word
-        for token, word in zip(tokens, ids, strict=True)
-    ], marks
+    ids, silent = visible_word_ids(tokens), [*map(is_punctuation, tokens)]
+    lettered = {word for word, mark in zip(ids, silent, strict=True) if not mark}
+    marks = [word not in lettered for word in range(max(ids, default=-1) + 1)]
+    return [-1 if mark and word in lettered else word for word, mark in zip(ids, silent, strict=True)], marks
 
 
 def move_language_last(weights_TS: Any, n_language_tokens: int) -> Any:

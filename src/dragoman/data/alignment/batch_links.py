@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dragoman.arrays import Int64Array
+from dragoman.arrays import Int64Array, ranges
 from dragoman.data.batch import BatchLinks, FlatSentences
 from dragoman.data.shards import Split
 
@@ -19,7 +19,7 @@ def batch_links(
     sentence = np.repeat(np.arange(len(pairs)), counts)
     at_target, at_source = codes.astype(np.int64) >> 16, codes.astype(np.int64) & 0xFFFF
     if not resampled:
-        return BatchLinks(sentence, at_target, at_source)
+        return link_rest_to_eos(BatchLinks(sentence, at_target, at_source), (sentence, at_target), source, target)
     widths = split.alignment.widths
     first, n = zip(
         new_tokens(FlatSentences(*split.source.gather(pairs)), source, widths[0], sentence, at_source),
@@ -34,8 +34,27 @@ def batch_links(
         np.repeat(first[1], each) + number // per_target,
         np.repeat(first[0], each) + number % per_target,
     )
-    order = np.lexsort((found.source, found.target, found.sentence))
-    return BatchLinks(found.sentence[order], found.target[order], found.source[order])
+    return link_rest_to_eos(found, (np.repeat(sentence, n[1]), ranges(first[1], n[1])), source, target)
+
+
+def link_rest_to_eos(
+    found: BatchLinks, linked: tuple[Int64Array, Int64Array], source: FlatSentences, target: FlatSentences
+) -> BatchLinks:
+    """The links in order, and in sentences that have some, links of the other target tokens to the source's EOS token.
+
+    `linked` has the sentences and positions of the target tokens of linked words, also of those that lost their links
+    because no new token begins in the source token.
+    """
+    starts = np.cumsum(target.lengths) - target.lengths
+    alone = np.repeat(np.isin(np.arange(len(target.lengths)), linked[0]), target.lengths)
+    alone[starts[linked[0]] + linked[1]] = False
+    place = np.flatnonzero(alone)
+    sentence = np.searchsorted(starts, place, side="right") - 1
+    rest = BatchLinks(sentence, place - starts[sentence], source.lengths[sentence])
+    sides = zip((found.sentence, found.target, found.source), (rest.sentence, rest.target, rest.source), strict=True)
+    every = [np.concatenate(side) for side in sides]
+    order = np.lexsort(every[::-1])
+    return BatchLinks(every[0][order], every[1][order], every[2][order])
 
 
 def new_tokens(

@@ -1,7 +1,8 @@
 """Guided alignment (Garg et al., 2019): a loss that teaches one cross-attention head to align words.
 
-Each target token that has links gets the cross-entropy between the head's attention, at the step that reads the token,
-and the even distribution over its links. Only this head's logits are computed, so a step costs little more.
+Each target token gets the cross-entropy between the head's attention, at the step that reads the token, and the even
+distribution over its links. A token without links, in a sentence that has some, is linked to the source's EOS token,
+which is no word. Only this head's logits are computed, so a step costs little more.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.shards import Sentences
 from dragoman.errors import TrainingError
 from dragoman.progress import SilentReporter
+from dragoman.text.special_tokens import EOS
 from raising import raises
 from small_corpora import RECIPE, put, some_pairs
 
@@ -174,6 +175,14 @@ def test_links_follow_their_tokens_through_layouts_and_sampling(tmp_path: Path) 
         for pair in range(len(split))
         for link in split.alignment.links[pair].tolist()
     }
+    linked = {(pair, link >> 16) for pair in range(len(split)) for link in split.alignment.links[pair].tolist()}
+    aligned = {pair for pair, _ in linked}
+    plain |= {  # the other tokens of these sentences are linked to EOS
+        (pair, names[0][EOS], names[1][token])
+        for pair in aligned
+        for place, token in enumerate(split.target[pair])
+        if (pair, place) not in linked
+    }
     with prepared.loader(RECIPE.data, epochs=1, alignments=tmp_path / "links", pin=False) as loader:
         batches = list(loader)
     assert set().union(*(text_links(batch, names) for batch in batches)) == plain
@@ -203,7 +212,10 @@ def test_links_follow_their_tokens_through_layouts_and_sampling(tmp_path: Path) 
             np.cumsum(w[s[pair]]) for w, s in zip(split.alignment.widths, (split.source, split.target), strict=True)
         ]
         homes = tuple(int(np.searchsorted(end, at, side="right")) for end, at in zip(ends, bytes_before, strict=True))
-        assert homes in linked
+        if homes[0] == len(split.source[pair]):  # EOS
+            assert homes[1] not in {target for _, target in linked}
+        else:
+            assert homes in linked
         seen += 1
     assert seen
 
