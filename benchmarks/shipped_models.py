@@ -1,16 +1,18 @@
 """Make the models that ship with Dragoman: a teacher for each direction, and a student of it.
 
-    python benchmarks/shipped_models.py DATA --out RUNS teacher aligner distill measure publish --pair en-de
+    python benchmarks/shipped_models.py DATA --out RUNS phrases teacher aligner distill measure publish --pair en-de
 
 DATA holds europarl_en-de, tatoeba_en-de and wmt_en-de, as folders of text files, packed or not (train.en.xz,
 newstest2013.de). Where there are other Tatoeba folders (tatoeba_en-fr), the student learns from their English too.
 Stages run in the order in which they are given, and each resumes where it stopped:
 
-    teacher   a base model with pre-norm on Europarl, Tatoeba and newstest2008-2012 (16,000 steps, 8 minutes on one
-              H200); the data of the next stages are prepared beside it
+    phrases   words and short phrases with their translations, from a quarter of the sentence pairs (three minutes on a
+              CPU)
+    teacher   a base model with pre-norm on Europarl, Tatoeba, newstest2008-2012 and the phrases (16,000 steps, 8
+              minutes on one H200); the data of the next stages are prepared beside it
     aligner   a base model of the opposite direction, trained briefly (3,500 steps), because words are aligned by the
-              agreement of both directions; not needed if RUNS has the teacher of the opposite direction, or the
-              repository its model
+              agreement of both directions; not needed if RUNS has a model of the opposite direction, or the
+              repository
     distill   the student: 6 encoder and 2 decoder layers, d_model 256, trained on the translations of the teacher
     measure   BLEU and chrF of all of them on newstest2013, newstest2014, Tatoeba and Europarl
     publish   the student in int8 in models/PAIR, with its license and its card; --weaknesses is a text for the card
@@ -29,15 +31,18 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Thread
 
 from corpus_arguments import find_file
 from shipped_card import LICENSE, card
+from shipped_phrases import count_phrases, translations, with_cases
 
 from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.modeldir.locate import is_model
 from dragoman.modeldir.save import set_license
+from dragoman.progress import ConsoleReporter
 from dragoman.translation.probes import store_probes
 
 NEWS = ("news-test2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
@@ -48,7 +53,7 @@ TESTS = {
     "europarl": "europarl_en-de/test",
 }
 HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
-STAGES = ("teacher", "aligner", "distill", "measure", "publish")
+STAGES = ("phrases", "teacher", "aligner", "distill", "measure", "publish")
 ROOT = Path(__file__).resolve().parent.parent
 TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 16_000, 3_500, 27_000
 MEASURED = {
@@ -56,14 +61,17 @@ MEASURED = {
     "student": ("--device", "cpu", "--precision", "float32"),
     "student-int8": ("--device", "cpu", "--precision", "int8"),
 }
-LINES_PER_SECOND, STUDENT_STEP_SECONDS = 4300, 0.0086  # the teacher with beam 4, and the student, on one H200
+LINES_PER_SECOND, STUDENT_STEP_SECONDS = 7500, 0.0086  # the teacher with beam 4, and the student, on one H200
 STUDENT_OVERHEAD = 200  # seconds: align, select, prepare, compile, evaluate, compare
 SOURCE_WORDS = 80  # longer lines are not distilled
-EUROPARL_SHARE = 0.75  # of Europarl is distilled; all sources take four minutes of one H200
+PHRASE_SHARE, PHRASE_CHARACTERS = 0.25, 300  # of Europarl, and the longest sentence, in which phrases are looked for
+EUROPARL_SHARE = 0.75  # of Europarl is distilled; all sources take three minutes of one H200
 
 
 class Maker:
     """The commands of one direction."""
+
+    europarl_share = EUROPARL_SHARE
 
     def __init__(self, data: Path, out: Path, pair: str, *, steps: dict[str, int], dry_run: bool) -> None:
         self.data, self.out, self.steps, self.dry_run = data, out / pair, dict(steps), dry_run
@@ -118,8 +126,40 @@ class Maker:
         """Train a base model."""
         news = {f"wmt_en-de/{test}": 3.0 for test in NEWS}
         corpora = self.corpora({"europarl_en-de/train": 1.0, "tatoeba_en-de/train": 1.0} | news)
+        if self.phrase_files[0].exists():
+            source, target = map(str, self.phrase_files)
+            corpora += ["--source", source, "--target", target, "--weight", "3.0"]
         changes = set_options("model.preset=base", "model.norm_order=pre", *schedule(self.steps[name]))
         self.run(name, "train", *corpora, *self.valid, *changes, "--out", str(self.out / name), *more)
+
+    def phrases(self) -> None:
+        """Write words and short phrases with their translations, for both directions."""
+        makers = self, self.opposite
+        if self.dry_run or all(maker.phrase_files[0].exists() for maker in makers):
+            return
+        names = [("europarl_en-de/train", PHRASE_SHARE), ("tatoeba_en-de/train", 1.0)]
+        names += [(f"wmt_en-de/{name}", 1.0) for name in NEWS]
+        pairs = [
+            pair
+            for name, share in names
+            for pair in zip(*(read_lines(self.file(name, code)) for code in (self.source, self.target)), strict=True)
+            if is_chosen(pair[0], share) and len(pair[0]) <= PHRASE_CHARACTERS
+        ]
+        counts = count_phrases(pairs, ConsoleReporter())
+        sentences = {fold(line) for pair in pairs for line in pair}  # "Thanks!" has a better translation of its own
+        excluded = self.held_out() | self.opposite.held_out() | sentences
+        for side, maker in enumerate(makers):
+            found = with_cases(translations(counts, side))
+            kept = {phrase: translation for phrase, translation in found.items() if fold(phrase) not in excluded}
+            maker.out.mkdir(parents=True, exist_ok=True)
+            for path, lines in reversed(tuple(zip(maker.phrase_files, (kept.keys(), kept.values()), strict=True))):
+                write_lines(path, lines)
+            print(f"{maker.phrase_files[0]}: {len(kept):,} phrases", flush=True)
+
+    @property
+    def phrase_files(self) -> tuple[Path, Path]:
+        """The files of phrases and of their translations."""
+        return self.out / f"phrases.{self.source}", self.out / f"phrases.{self.target}"
 
     def teacher(self) -> None:
         """Train the teacher, and prepare the data of the next stages beside it."""
@@ -141,9 +181,15 @@ class Maker:
         self.sources()
 
     @property
+    def aligners(self) -> list[Path]:
+        """Models of the opposite direction that may exist; a guided student aligns best, then a teacher."""
+        runs = self.opposite.out
+        return [runs / "student", ROOT / "models" / runs.name, runs / "teacher", runs / "aligner"]
+
+    @property
     def needs_aligner(self) -> bool:
         """Whether there is no model of the opposite direction yet."""
-        return not (self.opposite.out / "teacher" / "manifest.json").exists()
+        return not any(map(is_model, self.aligners[:-1]))
 
     def aligner(self) -> None:
         """Train the model of the opposite direction for word alignments, unless there is one."""
@@ -152,33 +198,35 @@ class Maker:
 
     def source_lines(self) -> Iterator[str]:
         """The sentences that the teacher translates for the student: each once, none of a test set."""
-        seen = {fold(line) for name in HELD_OUT for line in read_lines(self.file(name, self.source))}
+        seen = self.held_out()
         names = ["europarl_en-de/train", "tatoeba_en-de/train", *(f"wmt_en-de/{name}" for name in NEWS)]
         others = sorted(path.name for path in self.data.glob("tatoeba_en-*") if path.name != "tatoeba_en-de")
         names += [f"{name}/train" for name in others if self.source == "en"]
         for name in names:
-            share = EUROPARL_SHARE if name.startswith("europarl") else 1.0
+            share = self.europarl_share if name.startswith("europarl") else 1.0
             for line in read_lines(self.file(name, self.source)):
                 mark = fold(line)
-                chosen = zlib.crc32(line.encode()) < share * 2**32 and len(line.split()) <= SOURCE_WORDS
+                chosen = is_chosen(line, share) and len(line.split()) <= SOURCE_WORDS
                 if chosen and mark and mark not in seen:
                     seen.add(mark)
                     yield line
+        if self.phrase_files[0].exists():
+            yield from read_lines(self.phrase_files[0])
+
+    def held_out(self) -> set[str]:
+        """The sentences of all test sets, folded."""
+        return {fold(line) for name in HELD_OUT for line in read_lines(self.file(name, self.source))}
 
     def sources(self) -> Path:
         """The file of the sentences that the teacher translates."""
         path = self.out / f"sources.{self.source}"
         if not path.exists() and not self.dry_run:
-            temporary = path.with_suffix(".part")
-            with temporary.open("w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in self.source_lines())
-            temporary.rename(path)
+            write_lines(path, self.source_lines())
         return path
 
     def distill(self) -> None:
         """Train the student, with little dropout: it sees its data about 15 times. Not compared with other rates."""
-        found = [self.opposite.out / "teacher", self.opposite.out / "aligner", ROOT / "models" / self.opposite.out.name]
-        reverse = next((model for model in found if (model / "manifest.json").exists()), found[0])
+        reverse = next((model for model in self.aligners if is_model(model)), self.aligners[-1])
         models = (str(self.out / "teacher"), "--reverse", str(reverse))
         record = self.out / "steps.json"
         if record.exists():  # a run that resumes keeps its steps
@@ -187,7 +235,7 @@ class Maker:
             lines = sum(1 for _ in read_lines(self.sources()))
             self.steps["student"] = fitting_steps(self.deadline - time.monotonic(), lines, self.steps["student"])
         changes = set_options("model.dropout=0.05", *schedule(self.steps["student"]))
-        options = ("--size", "small", "--alignment-weight", "0.1", *changes, "--out", str(self.out / "student"))
+        options = ("--size", "small", "--alignment-weight", "0.2", *changes, "--out", str(self.out / "student"))
         if not self.dry_run:
             record.write_text(json.dumps(self.steps) + "\n")
         self.run("distill", "distill", *models, "--source", str(self.sources()), *self.valid, *options)
@@ -225,6 +273,19 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from block
 
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text file, in one step."""
+    temporary = path.with_name(f"{path.name}.part")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    temporary.rename(path)
+
+
+def is_chosen(line: str, share: float) -> bool:
+    """Whether a line is one of this share of all lines; always the same ones."""
+    return zlib.crc32(line.encode()) < share * 2**32
+
+
 def fold(line: str) -> str:
     """A line without case, punctuation and spaces, to recognize sentences that differ in nothing else."""
     return "".join(character for character in line.casefold() if character.isalnum())
@@ -249,6 +310,7 @@ def main() -> None:
     parser.add_argument("--pair", choices=("en-de", "de-en"), action="append", help="both by default")
     for name, steps in (("teacher", TEACHER_STEPS), ("aligner", ALIGNER_STEPS), ("student", STUDENT_STEPS)):
         parser.add_argument(f"--{name}-steps", type=int, default=steps)
+    parser.add_argument("--europarl-share", type=float, default=EUROPARL_SHARE, help="of Europarl is distilled")
     parser.add_argument("--minutes", type=float, help="the student is finished by then, with fewer steps if necessary")
     parser.add_argument("--weaknesses", type=Path, help="what the card says about known weaknesses")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
@@ -261,7 +323,7 @@ def main() -> None:
     ]
     for stage in options.stages:
         for maker in makers:
-            maker.stages = options.stages
+            maker.stages, maker.europarl_share = options.stages, options.europarl_share
             if options.minutes is not None:
                 maker.deadline = begun + 60 * options.minutes
             if options.weaknesses is not None:

@@ -16,7 +16,7 @@ RULES: Final = {
     "repetition": "the translation repeats itself",
     "copy": "the translation is a copy of its source",
     "reference": "sentence BLEU against the reference is below the limit",
-    "score": "its mean log-probability of a token is among the lowest",
+    "score": "its mean log-probability of a token is among the lowest of translations of similar length",
 }
 LENGTH_FLAGS: Final = {"too_short", "too_long", "truncated"}
 MAX_RATIO: Final = 3.0  # of characters
@@ -77,20 +77,27 @@ def failed_rule(line: TeacherLine, rules: SelectionRules) -> str | None:
     return None
 
 
-def score_limit(scores: Iterable[float], share: float) -> float:
-    """The score below which a share of the lines lies."""
-    ordered = sorted(scores)
-    return ordered[int(share * len(ordered))] if share and ordered else float("-inf")
+def length_class(line: TeacherLine) -> int:
+    """Lines of similar length, within a factor of two: a word alone has a lower score than a sentence."""
+    return len(line.source).bit_length()
+
+
+def score_limits(lines: Iterable[TeacherLine], share: float) -> dict[int, float]:
+    """For each length class, the score below which a share of its lines lies."""
+    scores: dict[int, list[float]] = {}
+    for line in lines:
+        scores.setdefault(length_class(line), []).append(line.per_token)
+    return {length: sorted(found)[int(share * len(found))] for length, found in scores.items()}
 
 
 def select_lines(lines: Iterable[TeacherLine], rules: SelectionRules, report: SelectionReport) -> Iterator[TeacherLine]:
-    """Yield the lines to keep; all are read first, because the last rule compares the scores of all."""
+    """Yield the lines to keep; all are read first, because the last rule compares the scores of lines."""
     with pause_gc():
         read = [(line, failed_rule(line, rules)) for line in lines]
-    limit = score_limit([line.per_token for line, rule in read if rule is None], rules.score_share)
+    limits = score_limits((line for line, rule in read if rule is None), rules.score_share)
     for line, failed in read:
         report.read += 1
-        rule = failed or ("score" if line.per_token < limit else None)
+        rule = failed or ("score" if line.per_token < limits[length_class(line)] else None)
         if rule is not None:
             report.drop(rule, line)
         else:

@@ -137,6 +137,13 @@ def test_each_rule_drops_what_it_says() -> None:
     assert report.to_json()["rules"]["copy"]["examples"] == [(good.source, good.target)]
 
 
+def test_scores_are_compared_among_lines_of_similar_length() -> None:
+    sentences = [TeacherLine(f"a sentence of some length, {i}", f"ein Satz einer Länge, {i}", -0.1) for i in range(10)]
+    words = [TeacherLine("word", "Wort", -0.8 - 0.1 * i) for i in range(10)]
+    kept = list(select_lines([*sentences, *words], SelectionRules(score_share=0.2), SelectionReport()))
+    assert kept == [*sentences, *words[:8]]
+
+
 def test_references_must_match(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\ny\n")
     (tmp_path / "b").write_text("x\n")

@@ -1,9 +1,10 @@
-"""benchmarks/shipped_models.py: the student's sources, its steps in the time that is left, and its card."""
+"""benchmarks/shipped_models.py: the student's sources, its steps in the time that is left, its phrases and its card."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 import shipped_card
 import shipped_models
+import shipped_phrases
 
 STEPS = {"teacher": 7, "aligner": 5, "student": 11}
+NUMBERS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs", "seven": "sieben"}
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def maker(data: Path, pair: str = "en-de") -> shipped_models.Maker:
 
 
 def test_sources_are_unique_and_not_in_a_test_set(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped_models, "EUROPARL_SHARE", 1.0)
+    monkeypatch.setattr(shipped_models.Maker, "europarl_share", 1.0)
     held_out = (data / "wmt_en-de/newstest2014.en").read_text()
     more = ["Once!", "once", held_out.upper().rstrip(".\n") + " !", "", "word " * 81]
     (data / "tatoeba_en-de/train.en").write_text("\n".join(more) + "\n", encoding="utf-8")
@@ -71,6 +74,7 @@ def test_a_student_that_resumes_keeps_its_steps(data: Path, monkeypatch: pytest.
 def test_the_commands_train_teacher_aligner_and_student_in_this_order(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shipped_models, "ROOT", data.parent)  # without models
     stages = ["teacher", "aligner", "distill", "measure"]
     place = ["shipped_models.py", str(data), "--out", str(data.parent / "runs"), "--pair", "en-de", "--dry-run"]
     monkeypatch.setattr(sys, "argv", [*place, *stages])
@@ -115,3 +119,54 @@ def test_the_card_has_scores_steps_and_the_weaknesses(tmp_path: Path) -> None:
         "Tatoeba",
     ):
         assert part in text
+
+
+def test_phrases_are_an_own_corpus_of_the_teacher_and_sources_of_the_student(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped_models, "PHRASE_SHARE", 1.0)
+    sentences = [(f"we saw the {n} house yesterday", f"wir sahen das {m} Haus gestern") for n, m in NUMBERS.items()]
+    write_corpus(data / "europarl_en-de/train", sentences * 8)
+    (data / "wmt_en-de/newstest2014.en").write_text("Yesterday!\n", encoding="utf-8")
+    maker(data).phrases()
+    found = dict(read_phrases(maker(data)))
+    assert found["house"] == found["House"] == "Haus"
+    assert {number: found[number] for number in NUMBERS} == NUMBERS
+    assert found["Two"] == "Zwei"
+    assert "yesterday" not in found  # a sentence of a test set
+    assert dict(read_phrases(maker(data, "de-en")))["Haus"] == "House"
+    assert "three" in [*maker(data).source_lines()]
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(shipped_models.Maker, "run", lambda self, stage, *arguments: commands.append(arguments))
+    maker(data).train("teacher")
+    assert str(maker(data).phrase_files[0]) in commands[0]
+
+
+def read_phrases(one: shipped_models.Maker) -> list[tuple[str, str]]:
+    return list(zip(*map(shipped_models.read_lines, one.phrase_files), strict=True))
+
+
+def write_corpus(name: Path, pairs: list[tuple[str, str]]) -> None:
+    for side, language in enumerate(("en", "de")):
+        name.with_name(f"{name.name}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+
+
+def test_phrases_are_linked_with_each_other_and_with_nothing_else() -> None:
+    source, target = ["so", "the", "annual", "report", "is", "here", "."], ["der", "Jahresbericht", "ist", "da", "."]
+    links = [(1, 0), (2, 1), (3, 1), (4, 2), (5, 3), (6, 4)]
+    found = set(shipped_phrases.linked_phrases(source, target, links))
+    assert (("annual", "report"), ("Jahresbericht",)) in found
+    assert (("is", "here"), ("ist", "da")) in found
+    assert not any(phrase == ("report",) for phrase, _ in found)  # half of what the translation is linked with
+    assert not any("der" in translation or "." in translation for _, translation in found)  # first word, no word
+
+
+def test_a_phrase_keeps_its_most_frequent_translation() -> None:
+    one, other, rare = ("Lösung",), ("Antwort",), ("Ausweg",)
+    counts = shipped_phrases.PhraseCounts(
+        Counter({(("solution",), one): 60, (("solution",), other): 30, (("exit",), rare): 4}),
+        (Counter({("solution",): 90, ("exit",): 4}), Counter({one: 60, other: 30, rare: 4})),
+        (set(), set()),
+    )
+    assert shipped_phrases.translations(counts, 0) == {"solution": "Lösung"}
+    assert shipped_phrases.translations(counts, 1) == {"Antwort": "solution", "Lösung": "solution"}
