@@ -80,11 +80,11 @@ def rename_keys(table: Any, names: Mapping[str, str]) -> Any:
     return {names.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
 
 
-def close_matches(word: str, known: Sequence[str], most: int = 1) -> list[str]:
-    """The known names that are most similar to a word."""
+def close_matches(word: str, known: Sequence[str], most: int = 1, similarity: float = 0.6) -> list[str]:
+    """The known names that are most similar to a word, with at least this similarity (0 to 1)."""
     from difflib import get_close_matches  # only mistakes need it, and it takes time to import
 
-    return get_close_matches(word[:100], known, most)  # its time grows with the square of the length
+    return get_close_matches(word[:100], known, most, similarity)  # its time grows with the square of the length
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ import click
 
 from dragoman import __version__
 from dragoman.errors import DataError, DragomanError, missing_extra, shortage, warning_printer
-from dragoman.values import suggest
+from dragoman.values import close_matches, suggest
 
 # the commands by purpose, each with its line in `dragoman --help`; a command is `command` in
 # dragoman.cli.commands.<name>, or as MODULES says
@@ -33,7 +33,7 @@ COMMAND_GROUPS = {
         "serve": "Serve models over HTTP, with a web page.",
         "engines": "Show what each engine supports, and which run here.",
     },
-    "Evaluate and inspect": {
+    "Evaluate": {
         "evaluate": "Measure translations: BLEU, chrF and TER.",
         "score": "Print the log-probability of given translations.",
         "inspect": "Show attention, heads, alignments and positions.",
@@ -67,6 +67,17 @@ MODULES = {  # of the commands that are in a folder
     "import": "models.import_model",  # a keyword cannot be the name of a module
     "inspect": "inspect.group",
 }
+
+
+OPTION_SIMILARITY = 0.7  # from 0 to 1, of a wrong option and one that is suggested
+TARGET_LANGUAGE = (
+    "lang",
+    "target",
+    "target-lang",
+    "target-language",
+    "tgt",
+    "tgt-lang",
+)  # of other tools; ours is --to
 
 
 class CommandGroup(click.Group):
@@ -170,7 +181,10 @@ def wants_json(args: Sequence[str]) -> bool:
 
 def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     """The message of a usage error on one line; click's own messages get a hint on what to do."""
-    message = " ".join(error.format_message().split())
+    if isinstance(error, click.NoSuchOption):
+        message = f"No such option {error.option_name!r}.{suggest_options(error)}"  # not click's suggestions
+    else:
+        message = " ".join(error.format_message().split())
     if not message[:1].isupper():
         return message
     message = f"{message[0].lower()}{message[1:].rstrip('.')}".replace("valid integer range", "valid integer")
@@ -181,6 +195,24 @@ def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     words = [word for word in args[:1] if word in COMMANDS]  # click does not always name the command
     command = context.command_path if context is not None else " ".join(["dragoman", *words])
     return f"{message}; see {command} --help"
+
+
+def suggest_options(error: click.NoSuchOption) -> str:
+    """` Did you mean ...?` for options with a close name, or nothing; click compares the dashes as well."""
+    if error.ctx is None:
+        return ""
+    word = error.option_name.lstrip("-")
+    known = [name for option in error.ctx.command.params for name in option.opts if name.startswith("--")]
+    similar = close_matches(word, [name[2:] for name in known], 3, OPTION_SIMILARITY)
+    found = [name for name in known if name[2:] in similar or begins_like(name[2:], word)]
+    if word in TARGET_LANGUAGE and "--to" in known:
+        found.insert(0, "--to")
+    return f" Did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
+
+
+def begins_like(name: str, word: str) -> bool:
+    """Whether one of two names is the beginning of the other, and long enough to mean it."""
+    return min(len(name), len(word)) > 2 and (name.startswith(word) or word.startswith(name))
 
 
 class TolerantStderr(TextIOWrapper):

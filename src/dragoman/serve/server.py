@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from types import FrameType
 from typing import Final, Protocol
 
@@ -20,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from dragoman.errors import DragomanError
+from dragoman.serve.http.access import ANY_ADDRESS, TOKEN_VARIABLE
 from dragoman.serve.http.connections import Connection, ShortageHandler, raise_descriptor_limit
 from dragoman.serve.limits import Limits
 from dragoman.serve.service import Service
@@ -63,6 +65,26 @@ def server_url(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def own_names(bound: socket.socket) -> list[str]:
+    """The names by which other machines reach a server that listens on all addresses: the machine's host name."""
+    return [socket.gethostname()] if bound.getsockname()[0] in ANY_ADDRESS else []
+
+
+def exposure_notes(bound: socket.socket, has_token: bool, root_path: str = "") -> list[str]:
+    """What to know about a server that other machines can reach: its address, and that it has no token."""
+    address, port = bound.getsockname()[:2]
+    if ip_address(address.partition("%")[0]).is_loopback:
+        return []
+    notes = [
+        f"other machines reach it at http://{name}:{port}{root_path}, or at an IP address of this machine"
+        for name in own_names(bound)
+    ]
+    if not has_token:
+        advice = f"set one with --api-token, or in the environment variable {TOKEN_VARIABLE}"
+        notes.append(f"there is no API token, so anyone who can reach this machine can use the server; {advice}")
+    return notes
 
 
 @contextmanager

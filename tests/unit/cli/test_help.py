@@ -73,6 +73,7 @@ def test_the_commands_are_on_one_screen_by_purpose(capsys: pytest.CaptureFixture
         start = next(i for i, line in enumerate(lines) if line.startswith(purpose))
         for line, (name, words) in zip(lines[start:], commands.items(), strict=False):
             assert line.removeprefix(purpose).split() == [name, *words.split()]
+            assert line[12:].startswith(f" {name} ") and line[25:] == words  # in columns
 
 
 @pytest.mark.parametrize("name", HELPED)

@@ -15,7 +15,7 @@ from dragoman.cli.commands.serve import log_request
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import ModelInfo
 from dragoman.serve.models.loading import model_directories, model_languages
-from dragoman.serve.server import PortError, bind, server_url
+from dragoman.serve.server import PortError, bind, exposure_notes, own_names, server_url
 from raising import raises
 from small_model import model_at
 
@@ -137,6 +137,26 @@ def test_a_name_without_a_model_is_refused() -> None:
 def test_the_address_is_one_that_a_browser_can_open() -> None:
     with bind("0.0.0.0", 0) as taken:
         assert server_url(taken) == f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "mentions"),
+    [
+        ("127.0.0.1", False, []),
+        ("0.0.0.0", False, ["http://translator:{port}/mt", "--api-token"]),
+        ("0.0.0.0", True, ["http://translator:{port}/mt"]),
+    ],
+)
+def test_a_server_for_other_machines_says_its_address_and_that_it_has_no_token(
+    host: str, token: bool, mentions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "translator")
+    with bind(host, 0) as bound:
+        notes = exposure_notes(bound, token, "/mt")
+        assert own_names(bound) == (["translator"] if host == "0.0.0.0" else [])
+        assert len(notes) == len(mentions)
+        for line, mention in zip(notes, mentions, strict=True):
+            assert mention.format(port=bound.getsockname()[1]) in line
 
 
 def test_a_port_that_is_bound_refuses_connections_until_it_is_served() -> None:

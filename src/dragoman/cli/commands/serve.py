@@ -87,7 +87,7 @@ def command(
     from dragoman.serve.limits import Limits
     from dragoman.serve.models.loading import adapter_directories, model_directories, parse_languages
     from dragoman.serve.models.resources import files_by_model, merge_terms
-    from dragoman.serve.server import bind, postponed_hangup, run_server, server_url
+    from dragoman.serve.server import bind, exposure_notes, own_names, postponed_hangup, run_server, server_url
 
     click.get_current_context().with_resource(postponed_hangup())
     if workers is not None:
@@ -124,7 +124,8 @@ def command(
     )
 
     url = server_url(bound) + root_path
-    access = Access([host, bound.getsockname()[0], *allowed_host], tokens)
+    notes = exposure_notes(bound, bool(tokens), root_path)
+    access = Access([host, bound.getsockname()[0], *own_names(bound), *allowed_host], tokens)
     log = log_request if access_log else lambda *_: None
     if workers is not None:
         from dragoman.serve.workers.front import create_front
@@ -133,13 +134,13 @@ def command(
 
         pool = WorkerPool(workers, options, tokens, note)
         front = create_front(pool, root_path, log, access)
-        run_workers(front, pool, bound, lambda: announce(pool.models, url, f", in {plural(workers, 'worker')}"))
+        run_workers(front, pool, bound, lambda: announce(pool.models, url, notes, f", in {plural(workers, 'worker')}"))
         return
     service = options.create_service()
     reloader = options.create_reloader(service, note)
     app = create_app(service, root_path, log, access)
     summaries = [model.summary for model in service.models.values()]
-    run_server(app, service, bound, lambda: announce(summaries, url), reloader.start)
+    run_server(app, service, bound, lambda: announce(summaries, url, notes), reloader.start)
 
 
 def check_usage(root_path: str, languages: str | None, models: tuple[str, ...]) -> None:
@@ -153,13 +154,15 @@ def check_usage(root_path: str, languages: str | None, models: tuple[str, ...]) 
         raise click.UsageError(message)
 
 
-def announce(served: list[ModelSummary], url: str, where: str = "") -> None:
-    """Say what is served, with which engine, and at which address."""
+def announce(served: list[ModelSummary], url: str, notes: list[str], where: str = "") -> None:
+    """Say what is served, with which engine, and at which address; `notes` are about access."""
     for model in served:
         note(f"{model.name}: {model.engine}{where}")
         if not model.has_languages:
             advice = "give --languages, as in --languages en-es, or name the model en-es=DIRECTORY"
             note(f"{model.name}: its languages are unknown, so requests that name languages are rejected; {advice}")
+    for line in notes:
+        note(line)
     click.echo(f"dragoman: serving {', '.join(model.name for model in served)} on {url}")
     sys.stdout.flush()
 
