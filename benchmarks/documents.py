@@ -93,7 +93,9 @@ def main() -> None:
     translator = Translator.load(options.model, threads=options.threads)
     segments = read_document(data, "pages.docx").segments
     core = ModelTranslator(translator)
-    n_sentences = sum(len(make_job(segment, core.split).units) for segment in segments)
+    n_sentences = sum(
+        len(make_job(segment, core.split, unknown=core.unknown(segment.text)).units) for segment in segments
+    )
     texts = [segment.text for segment in segments]
     spans = sum(len(segment.spans) for segment in segments)
     print(f"{len(data):,} bytes, {len(segments):,} paragraphs, {n_sentences:,} sentences, {spans:,} spans")

@@ -27,7 +27,14 @@ class WholeLines(Segmenter):
         return super().split_lines(lines, "never", max_characters)
 
 
-WHOLE_LINES = WholeLines(None, "en", 100)  # type: ignore[arg-type]
+class EveryCharacter:
+    """A tokenizer that knows all characters."""
+
+    def unknown_characters(self, text: str) -> set[str]:
+        return set()
+
+
+WHOLE_LINES = WholeLines(EveryCharacter(), "en", 100)  # type: ignore[arg-type]
 
 
 class Extra:

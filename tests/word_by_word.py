@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
 from dragoman.search.constraints.terms import Terms
@@ -14,7 +14,7 @@ class WordByWord:
     """Translates each word with a function, and writes the words in a given order.
 
     `order` gets the words of a sentence and returns their positions in the translation. `lost` are words that it leaves
-    out unless they are required.
+    out unless they are required, `unreadable` the characters that it does not know.
     """
 
     def __init__(
@@ -23,10 +23,12 @@ class WordByWord:
         order: Callable[[Sequence[str]], Sequence[int]] = lambda words: range(len(words)),
         lost: frozenset[str] = frozenset(),
         can_require: bool = True,
+        unreadable: str = "",
     ) -> None:
         self.word, self.order, self.lost, self.can_require = word, order, lost, can_require
         self.calls: list[list[str]] = []
-        self.concurrent, self.interrupted = False, False
+        self.unreadable = frozenset(unreadable)
+        self.threads, self.interrupted = 0, False
 
     def interrupt(self) -> None:
         self.interrupted = True
@@ -34,6 +36,9 @@ class WordByWord:
     def split(self, line: str) -> list[str]:
         ends = [*simple_boundaries(line, "en"), len(line)]
         return [line[a:b].strip() for a, b in zip([0, *ends], ends, strict=False) if line[a:b].strip()]
+
+    def unknown(self, text: str) -> Set[str]:
+        return self.unreadable.intersection(text)
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         self.calls.append(list(texts))

@@ -39,3 +39,19 @@ def test_the_page_shows_aligned_words(tmp_path: Path) -> None:
     (tmp_path / "review.html").write_text(page, encoding="utf-8")
     document = chromium((tmp_path / "review.html").as_uri(), tmp_path / "profile", "--dump-dom")
     assert found(document) == [["one", "ONE"], "{x} TWO 😀 ONE", *[[False, True, True, False]] * 2]
+
+
+NOTHING = """<script>
+document.body.dataset.found = JSON.stringify([document.getElementById("choice").textContent,
+  document.getElementById("only") === null, document.querySelectorAll("tbody tr:not([hidden])").length]);
+</script></html>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_page_without_segments_to_review_says_so(tmp_path: Path) -> None:
+    segments = html.read(b"<p>one</p><p>two</p>", "page.html").segments
+    results = [replace(one, confidence=0.9) for one in translate_segments(segments, WordByWord()).results]
+    page = review_page(Report(results), "page.html").replace("</html>", NOTHING)
+    (tmp_path / "review.html").write_text(page, encoding="utf-8")
+    document = chromium((tmp_path / "review.html").as_uri(), tmp_path / "profile", "--dump-dom")
+    assert found(document) == ["No segments need review.", True, 2]

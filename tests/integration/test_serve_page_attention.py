@@ -45,6 +45,25 @@ def test_the_page_sends_what_it_shows_and_repeats_nothing(tmp_path: Path) -> Non
     assert sent == [("the old hall", "HALL OLD THE", None)]
 
 
+def test_improbable_translations_have_no_bar(tmp_path: Path) -> None:
+    class Sure(Backwards):
+        def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+            for one in super().stream(texts, **settings):
+                others = (Translation("likely", -1.0, -1.0), Translation("unlikely", -9.0, -9.0))
+                yield replace(one, alternatives=others[: settings["search"].n_best - 1])
+
+    script = """(async () => {
+    await until(() => current.models);
+    write("the old hall"); await until(() => state() === "done");
+    byId("alternatives").open = true;
+    await until(() => byId("alternative-list").children.length);
+    told.others = [...byId("alternative-list").children].map(item => [...item.children].map(node => node.textContent));
+    done(); })();"""
+    model = replace(MODEL, translator=Sure())
+    found = drive(Service({"en-de": model}, Limits()), script, tmp_path)
+    assert found["others"] == [["likely", "", "36.8 %"], ["unlikely"]]
+
+
 def test_lines_end_where_the_server_ends_them(tmp_path: Path) -> None:
     text = "the hall\fseven boxes\u2028the box\n\U0001f4e6 the old hall"
     script = """(async () => {

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from browser import CHROMIUM
+from dragoman.documents.detect import FORMATS
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.reports.report import PROBLEMS, SegmentResult
 from dragoman.documents.reports.review import segment_notes
@@ -65,6 +66,16 @@ told.error = [text("document-status"), visible("download"), visible("progress")]
 drop("large.txt", new Uint8Array(current.models.max_bytes + 1));
 await until(() => stateOf() === "error" && text("document-name") === "large.txt");
 told.large = text("document-status");
+drop("data.bin", new Uint8Array(9));
+await until(() => stateOf() === "error" && text("document-name") === "data.bin");
+told.unsupported = text("document-status");
+drop("long.txt", "word ".repeat(2001));
+await until(() => stateOf() === "error" && text("document-name") === "long.txt");
+told.long = text("document-status");
+drop("empty.txt", "\\n");
+await until(() => stateOf() === "empty");
+told.empty = [text("document-status"), visible("download"), visible("document-result")];
+told.accepted = byId("file").accept.split(",");
 const files = new DataTransfer();
 files.items.add(new File(["one two"], "chosen.txt"));
 byId("file").files = files.files;
@@ -118,6 +129,20 @@ def test_errors_are_shown(told: Any) -> None:
     message, *shown = told["error"]
     assert "PDF" in message and shown == [False, False]
     assert f"{Limits(max_characters=10_000).max_bytes + 1:,}" in told["large"]
+
+
+def test_errors_are_worded_for_the_page(told: Any) -> None:
+    assert ".xlsm" not in told["unsupported"] and "format 'text'" not in told["unsupported"]
+    assert "PowerPoint" in told["unsupported"]
+    assert "smaller files" in told["long"] and "requests" not in told["long"]
+
+
+def test_a_file_without_text_has_no_download(told: Any) -> None:
+    assert told["empty"] == ["There is nothing to translate in this file.", False, False]
+
+
+def test_only_documents_can_be_chosen(told: Any) -> None:
+    assert told["accepted"] == [suffix for one in FORMATS for suffix in one.suffixes]
 
 
 def test_a_file_can_be_chosen_and_closed(told: Any) -> None:

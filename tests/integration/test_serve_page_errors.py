@@ -29,6 +29,9 @@ def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
     answers.push(refuse(504, "deadline", "it took too long"));
     write("the hall"); await until(() => state() === "error");
     told.refused = text("status");
+    answers.push(refuse(413, "over_budget", "send the text in several requests"));
+    write("the long hall"); await until(() => state() === "error" && text("status") !== told.refused);
+    told.costly = text("status");
     answers.push(refuse(429, "too_many", "full", { "Retry-After": "2" }));
     write("the old hall"); await until(() => text("status").includes("busy"));
     told.busy = text("status");
@@ -45,6 +48,7 @@ def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
     done(); })();"""
     found = drive(Service({"en-de": MODEL}, Limits(max_characters=200)), script, tmp_path)
     assert found["refused"] == "it took too long"
+    assert found["costly"] == "The text is too long to translate at once. Translate it in parts."
     assert found["busy"] == "The server is busy; retrying in 2 s."
     assert found["after"] == expected("the old hall").text
     assert found["away"].startswith("The server cannot be reached.")

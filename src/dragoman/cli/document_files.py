@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import note
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
 MAX_NOTES = 5  # segments to list per document
+DOUBTFUL_CONFIDENCE = (
+    0.5  # the mean of a document; 0.37 of a German one with a model for English, 0.86 of an English one
+)
+SURE_DETECTION = 0.9  # probability of a language
 LINE_OPTIONS = ("nbest", "scores", "alignments", "as_json", "trees", "prefix", "require", "constraints")
 
 
@@ -33,7 +38,7 @@ def are_documents(files: Sequence[Path | None], format_name: str | None) -> bool
     """Whether these inputs are translated as documents: a folder, a format other than text, or --format."""
     if format_name is not None:
         return bool(files)
-    from dragoman.documents.detect import detect_file  # imported here, because text does not need it
+    from dragoman.documents.detect import check_text_suffix, detect_file  # imported here, because text does not need it
 
     for path in files:
         if path is None or is_pipe(path):
@@ -41,7 +46,9 @@ def are_documents(files: Sequence[Path | None], format_name: str | None) -> bool
         if is_folder(path):
             return True
         found = detect_file(path)
-        if found is not None and found.name != "text":
+        if found is None:
+            check_text_suffix(path)
+        elif found.name != "text":
             return True
     return False
 
@@ -78,6 +85,7 @@ def translate_files(
     `given` are other files that must not be overwritten.
     """
     place = None if output == "-" else Path(output)
+    from dragoman.documents.detect import check_output_suffix
     from dragoman.documents.files import Extras, check_outputs, load_memory
 
     memories = load_memory(memory, translator, options)  # type: ignore[arg-type]
@@ -90,14 +98,19 @@ def translate_files(
         arguments = on_ray.keywords(translator.engines.threads, progress, rows=False)
         translate_many(translator, files, Path(output_folder(output)), format_name, Reporter(), options, arguments)
         return
-    shows = should_report(progress, place) and find_spec("rich") is not None
-    reporter: Reporter = ConsoleReporter(transient=True) if shows else Reporter()
+    shows = should_report(progress, place)
+    has_bar = shows and find_spec("rich") is not None
+    reporter: Reporter = ConsoleReporter(transient=True) if has_bar else Reporter()
     try:
         if len(files) == 1 and not is_folder(files[0]) and not is_directory(output):
             extras = Extras.parse(review, bilingual)
             written = [*extras.files, *([] if place is None else [place])]
             check_outputs(written, [path for path in (*files, *map(Path, memory), *given) if path is not None])
-            translate_one(translator, files[0], place, format_name, reporter, options | reading, extras)
+            if place is not None:
+                check_output_suffix(place, files[0], format_name)
+            report = translate_one(translator, files[0], place, format_name, reporter, options | reading, extras)
+            if shows and place is not None and not has_summary(report):
+                note(f"wrote {place}: {report.summary()}")
         else:
             reject_unused(("review", "bilingual"), "there are several documents; translate one at a time")
             translate_many(translator, files, place, format_name, reporter, options | reading)
@@ -118,7 +131,7 @@ def translate_one(
     reporter: Reporter,
     options: dict[str, Any],
     extras: Extras,
-) -> None:
+) -> Report:
     """Translate a document, or standard input, to a file or standard output."""
     from dragoman.documents.files import read_file, translate_bytes, translate_file
 
@@ -140,6 +153,11 @@ def translate_one(
     extras.write(report, translator, name, options)  # type: ignore[arg-type]
     reporter.close()
     show_report(name, report)
+    show_other_language(name, report, translator, options)
+    if report.needs_review:
+        seen = f"open {extras.review}" if extras.review is not None else "add --review FILE"
+        note(f"to see the segments to review, {seen}")
+    return report
 
 
 def translate_many(
@@ -167,7 +185,7 @@ def translate_many(
         note(f"skipped {plural(len(skipped), 'file')} that cannot be translated, such as {skipped[0]}")
     if not documents:
         raise DataError(f"no documents in {paths[0]}", code="no_data")
-    before, errors = 0, list[DragomanError]()
+    before, errors, to_review = 0, list[DragomanError](), False
     if ray_arguments is None:
         results = translate_documents(translator, documents, output, format=format_name, reporter=reporter, **options)
     else:
@@ -182,6 +200,10 @@ def translate_many(
             note(f"{document.source} was not translated: {result}")
         else:
             show_report(str(document.source), result)
+            show_other_language(str(document.source), result, translator, options)
+            to_review = to_review or result.needs_review
+    if to_review:
+        note("to see the segments to review, translate one document at a time with --review FILE")
     if before:
         note(f"{plural(before, 'document')} had been translated before and did not change")
     if errors:
@@ -218,5 +240,29 @@ def show_report(name: str, report: Report) -> None:
         assert result.problem is not None
         where = f"{name}, {result.segment.key}"
         note(f"{where}: left in the source language, because {PROBLEMS[result.problem]}")
-    if report.from_memory or report.needs_review:
+    if has_summary(report):
         note(f"{name}: {report.summary()}")
+
+
+def has_summary(report: Report) -> bool:
+    """Whether the summary of a report is printed even if progress is not."""
+    return report.from_memory > 0 or report.needs_review
+
+
+def show_other_language(name: str, report: Report, translator: Translator, options: dict[str, Any]) -> None:
+    """Say if a document seems to be in another language than the model translates from.
+
+    Only a document with low confidence is examined, because loading the detector takes a second.
+    """
+    from dragoman.documents.sentences import model_languages
+    from dragoman.text.languages.detection import detect_languages, detection_available, detector_label
+    from dragoman.text.languages.names import language_name
+
+    expected, _ = model_languages(translator, options)  # type: ignore[arg-type]
+    found = [result.confidence for result in report.results if result.confidence is not None]
+    if not expected or not found or fmean(found) >= DOUBTFUL_CONFIDENCE or not detection_available():
+        return
+    best = detect_languages("\n".join(result.segment.text for result in report.results))[0]
+    if best.confidence >= SURE_DETECTION and detector_label(best.language) != detector_label(expected):
+        languages = language_name(best.language), language_name(expected)
+        note(f"{name} seems to be in {languages[0]}, but the model translates from {languages[1]}")

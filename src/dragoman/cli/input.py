@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 from dragoman.cli import note
 from dragoman.data.corpora.compression import COMPRESSIONS, check_file, check_text_format, read_blocks
 from dragoman.data.corpora.reader import split_lines
-from dragoman.errors import DataError
+from dragoman.errors import DataError, ModelNotFoundError
 from dragoman.values import plural
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ STDIN = Path("standard input")
 def parse_path(word: str) -> Path | None:
     """The path of an argument; None (a standard stream) for `-` (a file of that name is `./-`)."""
     return None if word == "-" else Path(word)
+
+
+def check_model_first(model: str, files: Sequence[str]) -> None:
+    """Reject a file in the place of the model: the model was left out, or is after the file."""
+    if not os.path.isfile(model):  # noqa: PTH113  # unlike Path.is_file, False for a name that is too long
+        return
+    from dragoman.modeldir.locate import find_directory, is_model, model_names
+
+    given = next((file for file in files if is_model(find_directory(Path(file)))), None)
+    example = shlex.join(["dragoman", "translate", given or next(iter(model_names()), "MODEL"), model])
+    raise ModelNotFoundError(f"{model} is a file, not a model; give the model first: {example}", code="not_a_model")
 
 
 def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> None:

@@ -145,6 +145,17 @@ ADVICE: Final = {  # files that are recognized and rejected: their first bytes, 
     b"{\\rtf": ("an RTF document", "open it in an office suite and save it as .docx"),
 }  # fmt: skip
 
+# Suffixes of files that look like text, but are damaged when their lines are translated.
+OTHER_SUFFIXES: Final = re.compile(
+    r"""\.(?:
+      xml | xsl | xsd | svg | resx | plist | strings | stringsdict | xcstrings | sgml? | csv | tsv | rtf
+    | tex | sty | bib | ini | cfg | conf | toml | sql | s?css | py | ipynb | [mc]?js | jsx | tsx | vue
+    | c | h | cc | cpp | hpp | java | php | swift
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+BINARY_SUFFIXES: Final = (".pdf", ".doc", ".ppt", ".xls")
+
 
 def read_translations(data: bytes, name: str, found: Format, options: ReadOptions) -> Iterator[tuple[str, str]]:
     """The sources and translations of a bilingual document."""
@@ -172,6 +183,35 @@ def detect(data: bytes, name: str) -> Format | None:
     if by_suffix is not None and by_suffix.is_content is None and not data.startswith(ZIP):
         return by_suffix  # content says nothing about text, JSON, ...
     return next((one for one in FORMATS if one.is_content is not None and one.is_content(data)), by_suffix)
+
+
+def check_text_suffix(path: Path) -> None:
+    """Raise if the suffix of a file says that it is neither a document nor plain text; most suffixes say nothing."""
+    if OTHER_SUFFIXES.fullmatch(path.suffix):
+        raise DocumentError(
+            f"{path}: {path.suffix} files are not supported, and translating their lines may damage them; to translate "
+            "every line as plain text, use --format text",
+            code="unsupported_format",
+        )
+
+
+def check_output_suffix(output: Path, source: Path | None, format_name: str | None) -> None:
+    """Raise if the suffix of a translated document is that of another format: documents keep theirs."""
+    suffix = output.suffix.lower()
+    by_suffix = next((one.name for one in FORMATS if suffix in one.suffixes), None)
+    known = by_suffix is not None or suffix in BINARY_SUFFIXES or OTHER_SUFFIXES.fullmatch(suffix)
+    if not known or (source is not None and source.suffix.lower() == suffix):
+        return
+    if format_name is None and source is not None:
+        found = detect_file(source)
+        format_name = None if found is None else found.name
+    if format_name is not None and format_name != by_suffix:
+        expected = (source and source.suffix) or find_format(format_name).suffixes[0]
+        raise DocumentError(
+            f"{output} has the suffix {suffix}, but the translation is written in the format of the document, "
+            f"{format_name}; give a name with the suffix {expected}",
+            code="unsupported_format",
+        )
 
 
 def detect_file(path: Path) -> Format | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from dragoman.documents.chunks import open_document
-from dragoman.documents.detect import detect_file, find_format, read_document
+from dragoman.documents.detect import check_output_suffix, detect_file, find_format, read_document
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.reports.bilingual import SUFFIXES, bilingual_file
 from dragoman.documents.reports.report import Report, ReportBuilder
@@ -54,6 +54,7 @@ def translate_document(
     source, output = Path(source), Path(output)
     extras = Extras.parse(review, bilingual)
     check_outputs([output, *extras.files], [source, *map(Path, memory)])
+    check_output_suffix(output, source, format)
     memories = load_memory(memory, translator, options)
     report = translate_file(
         translator, source, output, format, reporter, extras, memory=memories, retranslate=retranslate, **options

@@ -6,13 +6,14 @@ the right words. The format writes text and spans in its own syntax.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
 SpanKind = Literal["pair", "point", "protected"]
 SPACES: Final = " \t\r\n\f"  # that browsers collapse
-NO_BREAK: Final = "\u00a0"
+COLLAPSED: Final = re.compile(f"[{SPACES}]+")
 MAX_DEPTH: Final = 64  # of nested spans; deeper ones are points, so that hostile files cannot exhaust the stack
 
 
@@ -123,21 +124,18 @@ class SegmentBuilder:
     def _collapsed(self, text: str) -> str:
         """Text with single spaces; a space after an element without words belongs to it, and moves along.
 
-        It does so only at the start and after another space: else it divides words. No-break spaces at the start are
-        an indent, and stay.
+        It does so only at the start and after another space: else it divides words. No-break spaces stay.
         """
         at_space = not self.text or self.text[-1].isspace()
         if text[:1] and text[0] in SPACES and at_space and self._empty is not None:
             last = self.spans[self._empty]
             self.spans[self._empty] = replace(last, close=last.close + text[0])
             self._empty = None
-        words = text.split()
+        words = [word for word in COLLAPSED.split(text) if word]
         joined = " ".join(words)
-        if text[:1].isspace() and not at_space:
+        if text[:1] and text[0] in SPACES and not at_space:
             joined = " " + joined
-        elif not self.text:
-            joined = text[: len(text) - len(text.lstrip(NO_BREAK))] + joined
-        return joined + " " if words and text[-1].isspace() else joined
+        return joined + " " if words and text[-1] in SPACES else joined
 
     def add_point(self, markup: str, at: int | None = None, name: str = "") -> None:
         """Add markup that encloses nothing."""

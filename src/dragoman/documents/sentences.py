@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
@@ -22,14 +22,17 @@ class SentenceTranslator(Protocol):
     """What the core needs from a translator; tests have one without a model."""
 
     @property
-    def concurrent(self) -> bool:
-        """Whether several threads may translate at the same time, with the same results."""
+    def threads(self) -> int:
+        """How many threads may translate at the same time, with the same results; 0 to translate all texts at once."""
 
     def interrupt(self) -> None:
         """End the searches that run in other threads."""
 
     def split(self, line: str) -> list[str]:
         """The sentences of a line, or groups of them, that are translated at once."""
+
+    def unknown(self, text: str) -> Set[str]:
+        """The characters of a text that the model cannot read."""
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         """The translation of each text, in order."""
@@ -50,13 +53,13 @@ class ModelTranslator:
         self.aligns = not translator.engines.others and translator.recipe.model.attention != "none"
 
     @cached_property
-    def concurrent(self) -> bool:
-        """Whether the engine's results do not depend on batches; other engines want all sentences at once."""
+    def threads(self) -> int:
+        """Those of the engine, if its results do not depend on batches; other engines want all sentences at once."""
         given = {name: value for name, value in self.options.items() if name in SearchOptions.__annotations__}
         search = resolve_search(**cast(SearchOptions, given))
         engine = self.translator.engines.for_request(EngineRequest(search))
         batched = self.options.get("batch") is not None or search.sampling is not None
-        return engine.capabilities.batch_invariant and not batched
+        return engine.threads or 0 if engine.capabilities.batch_invariant and not batched else 0
 
     def interrupt(self) -> None:
         """End the searches that run in other threads."""
@@ -65,6 +68,17 @@ class ModelTranslator:
     def split(self, line: str) -> list[str]:
         """The segments of a line, as the option `split` says."""
         return self.translator.segmenter.split_line(line, self.options.get("split", "auto"))
+
+    def unknown(self, text: str) -> Set[str]:
+        """The characters that the source tokenizer has no token for, except those of terms."""
+        found = self.translator.source.unknown_characters(text)
+        return found - self.terms.characters if found and self.terms is not None else found
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """The terms of the options."""
+        own = self.options.get("terms")
+        return own if own is None or isinstance(own, Terms) else Terms(own)
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         """The translation of each text, in order."""
@@ -75,8 +89,8 @@ class ModelTranslator:
     ) -> Iterator[Translation] | None:
         """Translations that keep these words, with an engine that supports lexical constraints, if there is one."""
         terms = Terms({word: word for word in words})
-        if (own := self.options.get("terms")) is not None:
-            terms = (own if isinstance(own, Terms) else Terms(own)).merge(terms)
+        if self.terms is not None:
+            terms = self.terms.merge(terms)
         options: TranslationOptions = {**self._options_with(alignment), "terms": terms}
         try:
             found = list(self.translator.stream(texts, **options))
@@ -88,7 +102,7 @@ class ModelTranslator:
 
     def _options_with(self, alignment: bool) -> TranslationOptions:
         options: TranslationOptions = {**self.options, "alignment": alignment and self.aligns}
-        if self.concurrent:
+        if self.threads:
             options["stop"] = self.stop
         return options
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -15,16 +15,28 @@ from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
-from dragoman.documents.transfer.assembly import Job, Moves, Unit, assemble
-from dragoman.documents.transfer.placeholders import MaskedText, cut, mask_text, protect_placeholders, remask
+from dragoman.documents.transfer.assembly import Job, Unit, assemble
+from dragoman.documents.transfer.moves import Moves
+from dragoman.documents.transfer.notes import detach_notes
+from dragoman.documents.transfer.placeholders import (
+    MaskedText,
+    cut,
+    mask_text,
+    protect_placeholders,
+    protect_points,
+    remask,
+)
 from dragoman.documents.transfer.ranges import Range
+from dragoman.documents.transfer.unknown_text import SEPARATORS, SYMBOLS, Unknown
 from dragoman.progress import Reporter
 from dragoman.translation.overlap import interpreter_settings
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import BEFORE_LINE
 
-BLOCK_CHARACTERS: Final = 32_768  # of segments that are translated at once, about 250 sentences
+BLOCK_CHARACTERS: Final = 20_480  # of segments that are translated at once, about 150 sentences
 ALL: Final = slice(None)
+NONE: Final = frozenset[str]()
+VISIBLE: Final = re.compile(r"\S")
 TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
 Split = Callable[[str], list[str]]
 
@@ -55,16 +67,18 @@ def translate_segments(
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     Sentences that `memory` has are taken from there.
 
-    If the engine allows it, a thread translates blocks of segments while this one aligns and joins words of the last.
+    If the engine allows it, each of its threads translates blocks of segments of its own, so that none waits for the
+    others, while this one moves the markup of blocks that are done.
     """
     show = Reporter() if reporter is None else reporter
-    if not translator.concurrent:
-        block = SegmentTranslation(segments, translator.split, align, memory)
+    if not translator.threads:
+        block = SegmentTranslation(segments, translator.split, translator.unknown, align, memory)
         show.start_stage(name, len(block.units), "sentences")
         run_block(block, translator, show.advance)
         return Report(block.assemble())
-    blocks, results = plan_blocks(segments, translator.split, align, memory), list[SegmentResult]()
-    with interpreter_settings, ThreadPoolExecutor(1, "document") as pool:
+    blocks = plan_blocks(segments, translator.split, translator.unknown, align, memory)
+    results = list[SegmentResult]()
+    with interpreter_settings, ThreadPoolExecutor(translator.threads, "document") as pool:
         try:
             started = [(block, pool.submit(run_block, block, translator)) for block in blocks]
             show.start_stage(name, sum(len(block.units) for block, _ in started), "sentences")
@@ -101,14 +115,14 @@ def next_step(steps: Steps, found: Iterable[Translation] | None) -> SentenceRequ
 
 
 def plan_blocks(
-    segments: Sequence[Segment], split: Split, align: bool = False, memory: Memory | None = None
+    segments: Sequence[Segment], split: Split, unknown: Unknown, align: bool = False, memory: Memory | None = None
 ) -> Iterator[SegmentTranslation]:
     """Segments in blocks, planned when they are taken, or at once if a memory must be read."""
     if memory is not None:
-        yield from SegmentTranslation(segments, split, align, memory).divide(BLOCK_CHARACTERS)
+        yield from SegmentTranslation(segments, split, unknown, align, memory).divide(BLOCK_CHARACTERS)
         return
     for part in divide_segments(segments, BLOCK_CHARACTERS):
-        yield SegmentTranslation(segments[part], split, align)
+        yield SegmentTranslation(segments[part], split, unknown, align)
 
 
 def divide_segments(segments: Sequence[Segment], size: int) -> Iterator[slice]:
@@ -125,11 +139,25 @@ class SegmentTranslation:
     """The translation of segments, step by step; whoever runs the steps translates the sentences."""
 
     def __init__(
-        self, segments: Sequence[Segment], split: Split, align: bool = False, memory: Memory | None = None
+        self,
+        segments: Sequence[Segment],
+        split: Split,
+        unknown: Unknown,
+        align: bool = False,
+        memory: Memory | None = None,
     ) -> None:
-        jobs = [make_job(segment, split, align) if segment.translate else None for segment in segments]
+        characters = [unknown(segment.text) if segment.translate else NONE for segment in segments]
+        jobs = [
+            make_job(segment, split, align, NONE if memory is not None else own) if segment.translate else None
+            for segment, own in zip(segments, characters, strict=True)
+        ]
         if memory is not None:
             prefill([job for job in jobs if job is not None], memory)
+            # a memory may translate what the model cannot read; the model gets the rest without it
+            for i, (job, own) in enumerate(zip(jobs, characters, strict=True)):
+                if job is not None and own and not all(unit.approved for unit in job.units):
+                    jobs[i] = again = make_job(segments[i], split, align, own)
+                    prefill([again], memory)
         self._set(segments, jobs)
 
     def _set(self, segments: Sequence[Segment], jobs: Sequence[Job | None]) -> None:
@@ -196,22 +224,54 @@ def retry(failed: Sequence[Unit]) -> Steps:
         unit.accept(translation)
 
 
-def make_job(segment: Segment, split: Split, align: bool = False) -> Job:
-    """Mask a segment and split it into units; with `align`, all of them are aligned."""
-    segment = protect_placeholders(segment)
+def make_job(segment: Segment, split: Split, align: bool = False, unknown: Set[str] = NONE) -> Job:
+    """Mask a segment and split it into units; with `align`, all of them are aligned.
+
+    Text with `unknown` characters is masked too.
+    """
+    notes = detach_notes(segment)
+    segment = protect_placeholders(protect_points(segment if notes is None else notes.segment), unknown)
     protected = sorted(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
     )
     masked = mask_text(segment.text, protected, segment.numbers)
     edges, points = find_markup(segment, masked)
     units, place = list[Unit](), 0
-    for start, end in sentence_ranges(masked.text, split):
+    ranges = sentence_ranges(masked.text, split)
+    for start, end in cut_symbols(masked, segment, ranges) if unknown else ranges:
         unit = cut(masked, start, end)
         inside = bisect_right(edges, start) < bisect_left(edges, end)
         marked = align or inside or bisect_left(points, start) < bisect_right(points, end)
         units.append(Unit(unit, masked.text[place:start], unit.has_words(), marked))
         place = end
-    return Job(segment, units, masked.text[place:], align)
+    return Job(segment, units, masked.text[place:], align, notes)
+
+
+def cut_symbols(masked: MaskedText, segment: Segment, ranges: Iterable[Range]) -> Iterator[Range]:
+    """The ranges of sentences, without the unknown symbols at their ends and the separators inside them.
+
+    These are ranges of their own, which have nothing to translate.
+    """
+    text = masked.text
+    for start, end in ranges:
+        inside = [mask for mask in cut(masked, start, end).masks if segment.spans[mask.span].name == SYMBOLS]
+        places = [(start + mask.start, start + mask.start + len(mask.word), mask.span) for mask in inside]
+        last = end  # where the symbols at the end begin
+        for low, high, _ in reversed(places):
+            if VISIBLE.search(text, high, last):
+                break
+            last = low
+        for low, high, index in places:
+            span = segment.spans[index]
+            before = VISIBLE.search(text, start, low)
+            if before and low < last and not SEPARATORS.issuperset(segment.text[span.start : span.end]):
+                continue
+            if before:
+                yield start, start + len(text[start:low].rstrip())
+            yield low, high
+            start = following.start() if (following := VISIBLE.search(text, high, end)) else end
+        if start < end:
+            yield start, end
 
 
 def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int]]:

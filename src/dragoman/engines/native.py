@@ -160,7 +160,10 @@ class NativeEngine:
         return native_attention_maps(self, source, target)
 
     def run_batches(self, batches: Sequence[Batch], run: Callable[[Workers, Batch, int], None]) -> None:
-        """Call `run(workers, batch, team)` for each batch; threads take batches in turn, a team shares a single one."""
+        """Call `run(workers, batch, team)` for each batch; threads take batches in turn, a team shares a single one.
+
+        A few batches leave the threads alone that other calls are using.
+        """
         if len(batches) == 1:
             self._work(iter(batches), run, self.threads)
             return
@@ -173,9 +176,12 @@ class NativeEngine:
             except BaseException as error:
                 failed.append(error)
 
+        threads = min(self.threads, len(batches))
+        if threads == len(batches):
+            threads -= self.busy
         others: list[threading.Thread] = []
         try:
-            while len(others) < min(self.threads, len(batches)) - 1:
+            while len(others) < threads - 1:
                 thread = threading.Thread(target=work, daemon=True)
                 try:
                     thread.start()

@@ -102,6 +102,7 @@ class EngineSelector:
             raise self._unsupported(self.request, specs)
         self.loaded: dict[str, Engine | None] = {}
         self.lock = RLock()
+        self.search_lock = RLock()  # of engines whose searches share buffers
 
     def spec_for(self, request: EngineRequest) -> EngineSpec:
         """The first engine that supports the request, without loading it; it may turn out to be unavailable."""

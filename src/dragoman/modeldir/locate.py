@@ -72,6 +72,8 @@ def find_model(model: str | Path, kind: Kind = "translation") -> Path:
         raise SearchError(message, code="wrong_type")
     path = find_directory(Path(model))
     if not path.exists() and not path.is_symlink():
+        if is_language_pair(str(path)):
+            raise ModelNotFoundError(missing_pair(str(path)))
         near = suggest_directory(path, is_model)
         if not (near and len(path.parts) > 1):  # a name, not a path
             names = model_names()
@@ -79,10 +81,28 @@ def find_model(model: str | Path, kind: Kind = "translation") -> Path:
             where = " or ".join(map(str, search_path())) or "$DRAGOMAN_MODELS"
             raise ModelNotFoundError(
                 f"there is no model {path}: no such directory, and no model with this name in {where}"
-                f"{known}{near or HINT}"
+                f"{known}{near or f'; see `dragoman models`, or {HINT[2:]}'}"
             )
     check_model(path, kind)
     return path
+
+
+def is_language_pair(name: str) -> bool:
+    """Whether a name is two language codes, such as en-de."""
+    from dragoman.text.languages.codes import KNOWN_CODES  # imported here, because only errors need it
+
+    codes = name.replace("_", "-").split("-")
+    return len(codes) == 2 and KNOWN_CODES.issuperset(codes)
+
+
+def missing_pair(name: str) -> str:
+    """The error for a language pair without a model; a similar name would have other languages."""
+    names = model_names()
+    installed = f"installed: {', '.join(names)}; see `dragoman models`" if names else "no models are installed"
+    return (
+        f"there is no model {name} ({installed}); give a model directory, or convert an Opus-MT model with "
+        "`dragoman import`"
+    )
 
 
 def find_directory(path: Path) -> Path:

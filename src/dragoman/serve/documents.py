@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,9 +47,17 @@ class DocumentWork:
 
     @classmethod
     def plan(
-        cls, service: Service, segments: Sequence[Segment], settings: BatchSettings, align: bool = False
+        cls,
+        service: Service,
+        segments: Sequence[Segment],
+        settings: BatchSettings,
+        align: bool = False,
+        memory: bool = True,
     ) -> DocumentWork:
-        """Split segments into sentences; reject documents that cost too much. With `align`, align all words."""
+        """Split segments into sentences; reject documents that cost too much. With `align`, align all words.
+
+        With `memory`, sentences that the translation memory of the model has are taken from there.
+        """
         texts = [segment.text for segment in segments if segment.translate]
         size = service.check_size(texts)
         check_reply(len(texts), size, settings.search, service.limits)
@@ -57,8 +65,9 @@ class DocumentWork:
         segmenter = settings.model.segmenter
         split = partial(split_line, segmenter, max_sentence_characters(segmenter, texts))
         files = settings.model.memory
-        memory = None if files is None else files.between(*document_languages(settings))
-        work = SegmentTranslation(segments, split, align and settings.model.has_attention, memory)
+        found_in = files.between(*document_languages(settings)) if files is not None and memory else None
+        aligned = align and settings.model.has_attention
+        work = SegmentTranslation(segments, split, partial(unknown_characters, settings), aligned, found_in)
         check_sentence_count(len(work.units))
         found = cls(service, settings, work, Meter(service.limits))
         seconds = total = 0.0
@@ -162,6 +171,14 @@ def split_line(segmenter: Segmenter, limit: int, line: str) -> list[str]:
     """The sentences of a line, none longer than `limit` characters."""
     found = (part for piece in cut_text(line, max(limit, LONG_LINE)) for part in segmenter.split_line(piece))
     return [part for sentence in found for part in cut_text(sentence, limit)]
+
+
+def unknown_characters(settings: BatchSettings, text: str) -> Set[str]:
+    """The characters of a text that the model cannot read, except those of terms."""
+    found = settings.model.segmenter.tokenizer.unknown_characters(text)
+    if found and settings.model.terms is not None:
+        found -= settings.model.terms.characters
+    return found.difference(*(source for source, _ in settings.terms)) if found else found
 
 
 def cut_text(text: str, limit: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,15 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from dragoman.errors import TextError
-from dragoman.text.normalization import SPACELESS, VERSION, WordCache, mark, normalize
+from dragoman.text.normalization import MARK, SPACELESS, VERSION, WordCache, mark, normalize
+from dragoman.text.special_tokens import N_SPECIAL, UNK
 from dragoman.text.subword_sampling.segmentation import DropStream
-from dragoman.text.token_table import TokenTable, add_language_tokens, check_language_codes, split_language_tokens
+from dragoman.text.token_table import (
+    BYTE_TOKENS,
+    TokenTable,
+    add_language_tokens,
+    check_language_codes,
+    split_language_tokens,
+)
 from dragoman.values import MAX_THREADS, render_value
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array
     from dragoman.text.subword_sampling.native import NativeSampler
 
+BYTE_NAMES: Final = frozenset(BYTE_TOKENS)
+SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half of a UTF-16 pair, which no tokenizer accepts
 ENCODE_BLOCK: Final = 1024
 """Texts encoded at once: enough to amortize a library call, few enough for the caches."""
 
@@ -104,6 +114,21 @@ class Tokenizer(ABC):
     def tokens_many(self, rows: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
         """`tokens` for each row, as fast as possible."""
         return [tuple(self.tokens(row)) for row in rows]
+
+    @cached_property
+    def alphabet(self) -> frozenset[str]:
+        """The characters of all tokens, except special ones and bytes."""
+        names = self.tokens(range(N_SPECIAL, self.first_target))
+        return frozenset(" ".join(name for name in names if name not in BYTE_NAMES)) - {MARK}
+
+    def unknown_characters(self, text: str) -> set[str]:
+        """The characters of a text without a token: they are encoded as bytes, or as the unknown token."""
+        return {one for one in set(text) - self.alphabet if not SURROGATE.match(one) and self._lacks(one)}
+
+    def _lacks(self, character: str) -> bool:
+        """Whether a character has no token, even if it is normalized."""
+        ids = self.encode(character)
+        return UNK in ids or not BYTE_NAMES.isdisjoint(self.tokens(ids))
 
     @cached_property
     def fingerprint(self) -> str:

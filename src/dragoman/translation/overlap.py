@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SWITCH_SECONDS: Final = 1e-4
-GC_OBJECTS: Final = 100_000  # new objects between two collections
+GC_OBJECTS: Final = 1_000_000  # new objects between two collections
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ A window of texts is searched in a separate thread, while the previous one is as
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -202,14 +203,15 @@ class Pipeline:
                 self.stop.check()
                 group = [jobs[i] for i in chosen[part]]
                 prefixes = [job.prefix for job in group] if request.prefix is not None else None
-                hypotheses = engine.search(
-                    [job.source for job in group],
-                    search.for_part(n_parts),
-                    prefixes,
-                    [self.tables[job.constraints] for job in group] if group[0].constraints else None,
-                    self.stop,
-                    self.recorded if engine.capabilities.records_attention else (),
-                )
+                with nullcontext() if engine.capabilities.batch_invariant else self.translator.engines.search_lock:
+                    hypotheses = engine.search(
+                        [job.source for job in group],
+                        search.for_part(n_parts),
+                        prefixes,
+                        [self.tables[job.constraints] for job in group] if group[0].constraints else None,
+                        self.stop,
+                        self.recorded if engine.capabilities.records_attention else (),
+                    )
                 found.append(HypothesisTable.from_lists(hypotheses))
                 order += chosen[part]
         joined = HypothesisTable.join(found)

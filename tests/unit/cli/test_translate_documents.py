@@ -31,6 +31,16 @@ def test_a_document_goes_to_a_file_or_to_standard_output(model: Path, page: Path
     assert run_command("translate", model, "--format", "html", "--beam", 1, given=PAGE).stdout == written
 
 
+def test_a_written_document_is_reported_with_progress(model: Path, page: Path, tmp_path: Path) -> None:
+    output, words = tmp_path / "page.de.html", ["translate", model, page, "--beam", 1]
+    shown = run_command(*words, "-o", output, "--progress").stderr.decode()
+    assert shown.count("segments translated") == 1
+    page.write_bytes(b"<p>{five}</p>")  # without text, so that nothing needs review
+    assert f"dragoman: wrote {output}: " in run_command(*words, "-o", output, "--progress").stderr.decode()
+    assert run_command(*words, "-o", output, "--no-progress").stderr == b""
+    assert b"wrote" not in run_command(*words, "--progress").stderr
+
+
 def test_a_review_page_and_a_bilingual_file(model: Path, page: Path, tmp_path: Path) -> None:
     extras = ["--review", tmp_path / "review.html", "--bilingual", tmp_path / "page.xlf"]
     done = run_command("translate", model, page, "-o", tmp_path / "out.html", "--beam", 1, *extras)
@@ -96,3 +106,41 @@ def test_what_was_left_is_reported(model: Path, tmp_path: Path, capsys: pytest.C
     assert code == 0
     assert "p 1: left in the source language" in err
     assert (tmp_path / "out.html").read_bytes() == page.read_bytes()
+    assert err.count("--review FILE") == 1
+    review = tmp_path / "review.html"
+    assert f"open {review}" in leave(capsys, "translate", str(model), str(page), *arguments, "--review", str(review))[2]
+    second = page.with_name("second.html")
+    second.write_bytes(page.read_bytes())
+    several = [str(page), str(second), *arguments[:-1], str(tmp_path / "all")]
+    assert leave(capsys, "translate", str(model), *several)[2].count("--review FILE") == 1
+
+
+@pytest.mark.parametrize("suffix", [".xml", ".csv", ".TSV", ".tex", ".py", ".strings"])
+def test_other_formats_are_not_translated_as_lines(model: Path, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"one\n")
+    done = run_command("translate", model, path, "--beam", 1)
+    assert (done.returncode, done.stdout) == (2, b"") and b"--format text" in done.stderr
+    assert run_command("translate", model, path, "--beam", 1, "--format", "text").returncode == 0
+    assert run_command("translate", model, "--beam", 1, given=b"one\n").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["train.en", "a.cs", "a.tok", "lines", "a.src", "a.txt"])
+def test_any_other_name_is_text(model: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"one\ntwo\n")
+    done = run_command("translate", model, tmp_path / name, "--beam", 1)
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 2
+
+
+@pytest.mark.parametrize("name", ["out.docx", "out.pdf", "out.txt", "out.xml"])
+def test_a_document_keeps_its_format(model: Path, page: Path, tmp_path: Path, name: str) -> None:
+    done = run_command("translate", model, page, "-o", tmp_path / name, "--beam", 1)
+    assert done.returncode == 2 and b".html" in done.stderr
+    assert not (tmp_path / name).exists()
+    assert run_command("translate", model, "--format", "html", "-o", tmp_path / name, given=PAGE).returncode == 2
+
+
+@pytest.mark.parametrize("name", ["out.htm", "out", "page.html.de"])
+def test_other_names_of_a_format_are_accepted(model: Path, page: Path, tmp_path: Path, name: str) -> None:
+    assert run_command("translate", model, page, "-o", tmp_path / name, "--beam", 1).returncode == 0
+    assert (tmp_path / name).read_bytes().startswith(b"<h1>")

@@ -143,7 +143,7 @@ def test_an_encoding_without_ascii_is_rejected() -> None:
     ("page", "expected"),
     [
         ('<p>one <a href="x"><img alt="a b"></a></p>', '<p>ONE<a href="x"><img alt="A B"></a> </p>'),
-        ('<p>one&nbsp;<img alt="a b"></p>', '<p>ONE <img alt="A B"></p>'),
+        ('<p>one&nbsp;<img alt="a b"></p>', '<p>ONE\u00a0<img alt="A B"></p>'),
         ("<p>one <b><i><input></i></b></p>", "<p>ONE<b><i><input></i></b> </p>"),
     ],
 )
@@ -174,3 +174,18 @@ def test_tags_are_found_as_if_each_was_tried(page: str) -> None:
     finder = TagFinder(page)
     for place in (found.start() for found in re.finditer("<", page)):
         assert (finder.match(place, len(page)) is None) == (TAG.match(page, place) is None)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("see page&nbsp;12 now", "SEE PAGE\u00a012 NOW"),
+        ("a page&nbsp;<b>12</b> now", "A PAGE\u00a0<b>12</b> NOW"),
+        ("in 5&nbsp;km or 1.5&#x202f;m", "IN 5\u00a0KM OR 1,5\u202fM"),
+        ("5 of 5&nbsp;km", "5 OF 5 KM"),  # which 5 is not known
+        ("two&nbsp;words", "TWO WORDS"),
+    ],
+)
+def test_no_break_spaces_stay_next_to_numbers(content: str, expected: str) -> None:
+    translator = WordByWord(word=lambda word: word.upper().replace("1.5", "1,5"))
+    assert translate(f"<p>{content}</p>", translator) == f"<p>{expected}</p>"

@@ -26,6 +26,8 @@ DECLARATIONS = " ".join(
     f'xmlns:{prefix}="{uri}"' for prefix, uri in {p: u for u, p in reversed(NAMESPACES.items()) if p != "xml"}.items()
 )
 
+SUPERSCRIPT, SUBSCRIPT = (f'<w:vertAlign w:val="{kind}script"/>' for kind in ("super", "sub"))
+
 
 def translate(content: str, rules: Rules, translator: WordByWord) -> str:
     """The content of a part after translating it."""
@@ -53,6 +55,9 @@ def field(code: str, *result: str) -> str:
         (run("one ") + "<w:proofErr/>" + run("two ") + run("six", "<w:b/>"), run("SIX", "<w:b/>") + run(" TWO ONE")),
         (run("one two") + "<w:r><w:footnoteReference/></w:r>" + run(" six"),
          run("SIX TWO") + "<w:r><w:footnoteReference/></w:r>" + run(" ONE")),
+        (run("one two") + run("1", SUPERSCRIPT) + run(" six"), run("SIX TWO") + run("1", SUPERSCRIPT) + run(" ONE")),
+        (run("one CO") + run("2", SUBSCRIPT) + run(" six"), run("SIX CO") + run("2", SUBSCRIPT) + run(" ONE")),
+        (run("one ") + "<w:r><w:sym/></w:r>" + run(" two six"), run("SIX TWO ") + "<w:r><w:sym/></w:r>" + run(" ONE")),
         ("<w:r><w:t>one</w:t><w:br/><w:t>two</w:t><w:tab/><w:t>six</w:t></w:r>",
          f"{run('ONE')}<w:r><w:br/></w:r>{run('TWO')}<w:r><w:tab/></w:r>{run('SIX')}"),
         (run("see ") + field("PAGEREF a", run("5")) + run(" now"),

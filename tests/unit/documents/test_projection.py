@@ -244,3 +244,34 @@ def test_without_an_alignment_a_point_stays_in_its_sentence() -> None:
     assert translate("One two. Three<f/> four five. Six seven.", Unaligned()) == (
         "ONE TWO.<f/> THREE FOUR FIVE. SIX SEVEN."
     )
+
+
+class Compounds(WordByWord):
+    """Joins "central bank" to one word, which both words are aligned with, and adds a full stop without a link."""
+
+    def translation(self, text: str, lost: frozenset[str], alignment: bool) -> Translation:
+        words = text.split()
+        own = [0] * len(words)
+        for i, word in enumerate(words[1:], 1):
+            own[i] = own[i - 1] + (word != "bank")
+        written = [*text.upper().replace("CENTRAL BANK", "CENTRALBANK").removesuffix(".").split(), "."]
+        return Translation(
+            " ".join(written),
+            tokens=tuple("▁" + word for word in written),
+            source_tokens=tuple("▁" + word for word in words),
+            alignment=tuple((i, t) for i, t in enumerate(own)),
+        )
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected", "unaligned"),
+    [
+        ("the <b>central</b> <i>bank</i> said", "THE <b><i>CENTRALBANK</i></b> SAID .", ()),
+        ("the <b>central</b> <b>bank</b> said", "THE <b></b><b>CENTRALBANK</b> SAID .", ("b",)),
+    ],
+)
+def test_a_compound_has_the_markup_of_all_its_words(markup: str, expected: str, unaligned: tuple[str, ...]) -> None:
+    (result,) = translate_segments([parse(markup)], Compounds()).results
+    assert result.target is not None
+    assert (render(result.target), result.unaligned) == (expected, unaligned)
+    assert result.needs_review is bool(unaligned)

@@ -14,10 +14,11 @@ from dragoman.documents.files import Extras, check_outputs
 from dragoman.documents.formats import html
 from dragoman.documents.reports.bilingual import bilingual_file
 from dragoman.documents.reports.report import LOW_CONFIDENCE, Report, SegmentResult
-from dragoman.documents.reports.review import review_page
+from dragoman.documents.reports.review import review_page, segment_notes
 from dragoman.documents.segment import Segment, Target
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import OutputError
+from dragoman.translation.result import FLAGS
 from raising import raises
 from word_by_word import WordByWord, backward
 
@@ -88,6 +89,13 @@ def test_low_confidence_needs_review_everywhere() -> None:
     units = bilingual_file(report, ".xlf", "page.html", "en", "de").split("</trans-unit>")[:-1]
     assert ["needs-review-translation" in unit for unit in units] == expected
     assert ["<note>" in unit for unit in units] == expected
+
+
+def test_flags_have_labels() -> None:
+    every = SegmentResult(Segment("x"), Target("y"), confidence=0.9, flags=FLAGS)
+    notes = list(segment_notes(every))
+    assert [note["code"] for note in notes] == [flag for flag in FLAGS if flag != "unmet"]
+    assert not {note["text"] for note in notes} & set(FLAGS)
 
 
 def test_names_are_checked_before_anything_is_translated(tmp_path: Path) -> None:

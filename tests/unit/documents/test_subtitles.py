@@ -101,6 +101,17 @@ def test_a_sentence_over_several_cues_is_one_segment() -> None:
     assert segments("youtube.vtt")[:3] == ["welcome to our garden"] * 3  # lines that scroll stay alone
 
 
+@pytest.mark.parametrize(("numbers", "keys"), [("1234", "1223"), ("2578", "2557")])
+def test_keys_are_the_numbers_of_the_cues_in_the_file(numbers: str, keys: str) -> None:
+    texts = ["One two.", "- Hello.\n- Hi.", "Three", "four."]
+    times = [f"00:00:0{i},000 --> 00:00:0{i},900" for i in range(4)]
+    srt = "".join(f"{number}\n{time}\n{text}\n\n" for number, time, text in zip(numbers, times, texts, strict=True))
+    assert [one.key for one in read_document(srt.encode(), "a.srt").segments] == [f"cue {key}" for key in keys]
+    vtt = "WEBVTT\n\n" + "".join(f"{time}\n{text}\n\n" for time, text in zip(times, texts, strict=True))
+    keys_of_vtt = [one.key for one in read_document(vtt.replace(",", ".").encode(), "a.vtt").segments]
+    assert keys_of_vtt == ["cue 1", "cue 2", "cue 2", "cue 3"]
+
+
 def test_the_translation_is_divided_by_alignment_and_length() -> None:
     written = translate((FIXTURES / "plain.srt").read_bytes(), "plain.srt", WordByWord()).decode()
     assert written.upper() == written and "THAT MORNING,\n\n2\n" in written

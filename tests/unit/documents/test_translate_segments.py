@@ -118,7 +118,7 @@ def test_blocks_in_threads_give_the_same_results(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(translate_module, "BLOCK_CHARACTERS", 60)
     for memory, expected in zip((None, Memory([tmp_path / "m.tsv"])), alone, strict=True):
         translator, reporter = WordByWord(), Counting()
-        translator.concurrent = True
+        translator.threads = 2
         found = translate_segments(segments, translator, reporter, memory=memory)
         assert found == expected and len(translator.calls) > 10
         assert reporter.total == reporter.done == sum(map(len, translator.calls))
@@ -133,7 +133,7 @@ def test_an_error_in_a_block_ends_the_others(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(translate_module, "BLOCK_CHARACTERS", 1)
     translator = Broken()
-    translator.concurrent = True
+    translator.threads = 2
     with raises(SearchError, "not_finite", "broken"):
         translate_segments([Segment(letter) for letter in "abcdefgh"], translator)
     assert translator.interrupted

@@ -213,10 +213,26 @@ UNIT_2 = '<xliff version="2.0" srcLang="en"><file id="f"{}><unit id="u"><segment
         ("one a&amp;nbsp;b", "A&amp;nbsp;B ONE"),
         ("one two&lt;br&gt;three", "THREE TWO&lt;br&gt; ONE"),
         ('<g id="1">a &lt;/g&gt; b</g> c', 'C <g id="1">B A&lt;/g&gt;</g>'),
-        ('&lt;b&gt;one <x id="1"/> two&lt;/b&gt; c', 'C &lt;b&gt;TWO ONE<x id="1"/>&lt;/b&gt;'),
+        ('&lt;b&gt;one <x id="1"/> two&lt;/b&gt; c', 'C &lt;b&gt;TWO <x id="1"/> ONE&lt;/b&gt;'),
     ],
 )
 def test_escaped_tags_are_markup(source: str, expected: str) -> None:
+    written = translate(UNIT.format(f"<source>{source}</source>").encode(), WordByWord(order=backward))
+    assert target_of(written, "u") == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            'one <x id="1"/> two <g id="2">by <x id="3"/> six</g>',
+            '<g id="2">SIX <x id="3"/> BY</g> TWO <x id="1"/> ONE',
+        ),
+        ('one two <x id="1"/>, six', 'SIX <x id="1"/>, TWO ONE'),
+        ('One two. <x id="1"/> Six.', 'TWO. ONE <x id="1"/> SIX.'),
+    ],
+)
+def test_variables_between_words_keep_their_spaces(source: str, expected: str) -> None:
     written = translate(UNIT.format(f"<source>{source}</source>").encode(), WordByWord(order=backward))
     assert target_of(written, "u") == expected
 

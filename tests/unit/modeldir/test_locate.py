@@ -41,6 +41,21 @@ def test_models_by_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         Translator.load("tiny")
 
 
+def test_a_language_pair_without_a_model_gets_no_other_languages(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locate, "model_sources", lambda: [("user folder", tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    with raises(ModelNotFoundError, "model_not_found", "en-fr", "no models are installed"):
+        find_model("en-fr")
+    (tmp_path / "en-de").symlink_to(directory)
+    with raises(ModelNotFoundError, "model_not_found", "en-fr", "installed: en-de", "`dragoman models`") as caught:
+        find_model("en-fr")
+    assert "did you mean" not in str(caught.value)
+    with raises(ModelNotFoundError, "model_not_found", "did you mean 'en-de'?"):
+        find_model("en-dd")  # a typo
+
+
 def test_a_path_that_does_not_exist_gets_a_suggestion(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

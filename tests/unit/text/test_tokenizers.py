@@ -94,6 +94,14 @@ def test_a_word_is_the_same_token_at_the_start_and_inside(tokenizer: Tokenizer) 
     assert tokenizer.tokens(tokenizer.encode("the"))[0].startswith("▁")
 
 
+def test_unknown_characters_are_those_that_bytes_encode(tokenizer: Tokenizer) -> None:
+    text = "the 我们 ½☃▁<0x41>\t\n\u00a0\u00ad\ufeff" + "".join(map(chr, range(0x20, 0x250)))
+    expected = {one for one in text if any(N_SPECIAL <= i < N_SPECIAL + 256 for i in tokenizer.encode(one))}
+    assert {"☃", "▁"} <= expected and expected.isdisjoint("the \t\n\u00a0\u00ad\ufeff")
+    assert tokenizer.unknown_characters(text) == expected
+    assert tokenizer.unknown_characters("the \ud800") == set()  # rejected when it is encoded
+
+
 def test_digits_stand_alone(tokenizer: Tokenizer) -> None:
     assert tokenizer.tokens(tokenizer.encode("1987")) == ["▁", "1", "9", "8", "7"]
 

@@ -10,7 +10,15 @@ import click
 
 from dragoman.cli import decode_argument, note
 from dragoman.cli.document_files import are_documents, check_document_options, is_folder, translate_files
-from dragoman.cli.input import check_readable, existing_files, parse_path, prompt_terminal, read_trees, stream_lines
+from dragoman.cli.input import (
+    check_model_first,
+    check_readable,
+    existing_files,
+    parse_path,
+    prompt_terminal,
+    read_trees,
+    stream_lines,
+)
 from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
@@ -144,7 +152,8 @@ def command(
     """
     from dragoman.modeldir.locate import find_model
 
-    directory = find_model(model)  # before the files: if model and file are swapped, the error names the model
+    check_model_first(model, files)
+    directory = find_model(model)
     on_ray = RayArguments.take(settings)
     sources = text_files(model, files, texts) if on_ray is None else on_ray.find_documents(files, format_name)
     sentences = [line for text in texts for line in decode_argument("--text", text).split("\n")]
@@ -258,7 +267,14 @@ def translate_lines(
 ) -> None:
     """Write the translation of each line to `place`, or to standard output, as soon as it is there."""
     with open_output(place) as (target, done), report:
-        for translation in constraints.stream(translator, flush_before_waiting(target, blocks), options):
+        blocks = flush_before_waiting(target, blocks)
+        if protects_placeholders(constraints, options):
+            from dragoman.documents.lines import LineTranslator
+
+            found = LineTranslator(translator, **options, **constraints.all).stream(blocks)
+        else:
+            found = constraints.stream(translator, blocks, options)
+        for translation in found:
             report.count(translation)
             constraints.warn(translation, report.done)
             target.write(show.lines(translation, report.done))
@@ -269,6 +285,14 @@ def translate_lines(
             options["trees"].check_finished()
         constraints.check_all_used()
         done()
+
+
+def protects_placeholders(constraints: LineConstraints, options: dict[str, Any]) -> bool:
+    """Whether URLs and placeholders are masked: not if words of the line itself are needed, or given for each line."""
+    search: Search = options["search"]
+    given = any(options[name] for name in ("prefix", "alignment", "trees"))
+    plain = search.n_best == 1 and search.sampling is None and not given
+    return plain and constraints.each is None and not constraints.all.get("require")
 
 
 def one_line(text: str) -> str:

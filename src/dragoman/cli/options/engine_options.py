@@ -40,7 +40,7 @@ ENSEMBLE_OPTIONS = (
         type=click.Choice(get_args(Mean)),
         default="probabilities",
         show_default=True,
-        help="How an ensemble (--with) averages its models.",
+        help="How --ensemble averages the models.",
     ),
 )
 

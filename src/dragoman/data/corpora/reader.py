@@ -215,11 +215,12 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         start = block.rfind(b"\n", 0, error.start) + 1
         line = before + block.count(b"\n", 0, start) + 1
         bad = " ".join(f"{byte:02x}" for byte in block[error.start : error.start + 4])
-        wrong = DataError(
-            f"{path}, line {line}, byte {error.start - start + 1}: not UTF-8 ({bad}: {error.reason}); convert the "
-            "file, for example with: iconv -f LATIN1 -t UTF-8",
-            code="not_utf8",
-        )
+        place = f"{path}, line {line}, byte {error.start - start + 1}: not UTF-8 ({bad}: {error.reason})"
+        if b"\0" in block:
+            advice = "it has NUL bytes, so it is a binary file, or UTF-16; give a text file in UTF-8"
+        else:
+            advice = "convert the file, for example with: iconv -f LATIN1 -t UTF-8"
+        wrong = DataError(f"{place}; {advice}", code="not_utf8")
         text = block[:start].decode("utf-8")
     if "\0" in text:
         start = text.rfind("\n", 0, text.index("\0")) + 1

@@ -18,6 +18,7 @@ PROBLEMS: dict[Problem, str] = {
     "markup_lost": "the markup could not be nested as in the source",
     "empty": "the model returned no text",
 }
+NUMBERS_DIFFER: Final = "numbers_differ"  # a flag
 
 MAX_RESULTS: Final = 1000  # of a large document that are kept
 LOW_CONFIDENCE: Final = 0.3  # translations below it need review
@@ -38,7 +39,8 @@ class SegmentResult:
 
     `target` is None if the original was kept: there was nothing to translate, or there was a `problem` with one of its
     sentences. If other sentences of it were translated, `target` has the source of those with a problem. `flags` are
-    those of its sentences (`Translation.flags`), `unaligned` the names of tags whose words have no aligned translation.
+    those of its sentences (`Translation.flags`), and `numbers_differ` if its numbers are not those of the source;
+    `unaligned` are the names of tags whose words have no aligned translation.
     `matches` are those of its sentences in a translation memory; if all are exact, the target is `approved`. `words`
     are aligned words, if the translation was aligned.
     """
@@ -67,7 +69,14 @@ class SegmentResult:
     @property
     def needs_review(self) -> bool:
         """Whether a person should look at it; counts, reports, pages and bilingual files all ask here."""
-        return bool(self.problem or self.unmet or self.unaligned or self.degenerate or self.low_confidence)
+        return bool(
+            self.problem
+            or self.unmet
+            or self.unaligned
+            or self.degenerate
+            or self.low_confidence
+            or NUMBERS_DIFFER in self.flags
+        )
 
 
 @dataclass

@@ -5,10 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from dragoman.documents.memory.lookup import Match
-from dragoman.documents.reports.report import PROBLEMS, Report, SegmentResult
+from dragoman.documents.reports.report import NUMBERS_DIFFER, PROBLEMS, Report, SegmentResult
+
+FLAG_LABELS: Final = {
+    "truncated": "cut off at the maximum length",
+    "repetitive": "repeats itself",
+    "too_short": "far too short",
+    "too_long": "far too long",
+    "copied": "same as the source",
+    "no_letters": "has no letters",
+    "unseen_length": "source longer than any in the training data",
+    "split": "translated in parts",
+    "empty": "a sentence has no translation",
+    NUMBERS_DIFFER: "numbers differ",
+}
 
 
 def review_page(report: Report, name: str) -> str:
@@ -39,7 +52,7 @@ def segment_notes(result: SegmentResult) -> Iterator[dict[str, Any]]:
         yield make_note("kept", f"left in the source language: {PROBLEMS[result.problem]}", result.problem)
     for flag in result.flags:
         if flag != "unmet":  # the phrases themselves are below
-            yield make_note(flag, flag)
+            yield make_note(flag, FLAG_LABELS[flag])
     if result.low_confidence:
         yield make_note("low_confidence", "low confidence")
     for phrase in result.unmet:

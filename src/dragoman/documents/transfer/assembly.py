@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from dragoman.documents.memory.lookup import Match
-from dragoman.documents.reports.report import Problem, SegmentResult, WordLinks
-from dragoman.documents.segment import Segment, Span, Target, render
+from dragoman.documents.reports.numbers import numbers_differ
+from dragoman.documents.reports.report import NUMBERS_DIFFER, Problem, SegmentResult, WordLinks
+from dragoman.documents.segment import Segment, Target, render
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
+from dragoman.documents.transfer.moves import Moves
+from dragoman.documents.transfer.no_break_spaces import restore_no_break
+from dragoman.documents.transfer.notes import DetachedNotes
 from dragoman.documents.transfer.placeholders import MaskedText, positional
 from dragoman.documents.transfer.projection import project
 from dragoman.documents.transfer.ranges import Range
@@ -83,10 +86,18 @@ class Job:
     units: list[Unit]
     after: str  # white space at the end
     align: bool = False  # whether the result has the links between words
+    notes: DetachedNotes | None = None  # the note marks that `segment` lacks
 
 
 def assemble(original: Segment, job: Job) -> SegmentResult:
     """The result of a segment from the translations of its units."""
+    if job.notes is None:
+        return assemble_units(original, job)
+    return job.notes.attach(assemble_units(job.notes.segment, job))
+
+
+def assemble_units(original: Segment, job: Job) -> SegmentResult:
+    """The result of a segment that has no note marks, or lacks them."""
     done = [unit.translation for unit in job.units if unit.translation is not None]
     result = SegmentResult(
         original,
@@ -105,8 +116,10 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
         return replace(result, target=Target(original.text, original.spans)) if original.bilingual else result
     segment = job.segment
     target = join_masked(job, lambda unit: unit.target)
-    text = unmask(target, segment)
+    text = restore_no_break(original.text, unmask(target, segment))
     approved = all(unit.approved for unit in job.units if unit.translate)
+    if not approved and numbers_differ(original.text, text):
+        result = replace(result, flags=(*result.flags, NUMBERS_DIFFER))
     if text.split() == original.text.split():  # nothing but white space has changed
         same = Target(original.text, original.spans, approved)
         return replace(result, target=same) if original.bilingual else result
@@ -125,7 +138,8 @@ def assemble(original: Segment, job: Job) -> SegmentResult:
     moves, back = (
         Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
     )
-    spans = moves.spans(projected.spans[: len(original.spans)])
+    moved = moves.spans(projected.spans[: len(original.spans)])
+    spans = tuple(replace(span, kind=own.kind) for span, own in zip(moved, original.spans, strict=True))
     if not keeps_order(original, Target(text, spans)):
         return replace(result, problem="placeholder_lost")
     result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
@@ -161,32 +175,6 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
         text += masked.text[place : mask.start] + segment.text[span.start : span.end]
         place = mask.start + len(mask.word)
     return text + masked.text[place:]
-
-
-class Moves:
-    """How places move in a text in which ranges (start, old length) are replaced by others of a new length."""
-
-    def __init__(self, edits: Iterable[tuple[int, int, int]]) -> None:
-        self.ends, self.shifts = list[int](), [0]
-        for start, old, new in sorted(edits):
-            self.ends.append(start + old)
-            self.shifts.append(self.shifts[-1] + new - old)
-
-    def place(self, place: int) -> int:
-        """The new place of a character that is not inside such a range."""
-        return place + self.shifts[bisect_right(self.ends, place)]
-
-    def range(self, place: Range) -> Range:
-        """The new place of a range."""
-        return self.place(place[0]), self.place(place[1])
-
-    def span(self, span: Span) -> Span:
-        """A span at its new place."""
-        return replace(span, start=self.place(span.start), end=self.place(span.end))
-
-    def spans(self, spans: tuple[Span, ...]) -> tuple[Span, ...]:
-        """Spans at their new places."""
-        return tuple(map(self.span, spans)) if self.ends else spans
 
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:

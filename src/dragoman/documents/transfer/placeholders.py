@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Final
 
 from dragoman.documents.segment import Segment, Span
+from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
 from dragoman.search.constraints.phrases import is_word_character
 
 PLACEHOLDER: Final = re.compile(
@@ -38,9 +40,13 @@ PLACEHOLDER: Final = re.compile(
     """,
     re.VERBOSE,
 )
+HINT: Final = re.compile(r"[{%<_$:@]|www\.")  # every placeholder has one of these
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
 POSITIONAL: Final = re.compile(r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
 ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
+WORD_POINTS: Final = frozenset(("x", "ph", "img", "input", "image", "sym", "drawing"))  # variables, symbols, images
+SENTENCE_ENDS: Final = frozenset(".!?…。！？")
+CLOSING_MARKS: Final = frozenset(".,;:!?)")
 LETTER: Final = re.compile(r"[^\W\d_]")
 DIGITS: Final = re.compile(r"\d+")
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
@@ -49,15 +55,24 @@ NUMBER_STEP: Final = 1153
 
 def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each placeholder, URL and e-mail address of a text."""
-    for found in PLACEHOLDER.finditer(text):
+    for found in PLACEHOLDER.finditer(text) if HINT.search(text) else ():
         yield found.start(), found.end()
 
 
-def find_between(text: str, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The placeholders of a text with markup at `edges`: those with markup inside are not placeholders."""
+def find_between(text: str, edges: Sequence[int], unknown: Set[str] = frozenset()) -> Iterator[tuple[int, int, bool]]:
+    """Start and end of what must survive in a text with markup at `edges`, and whether it is unknown symbols.
+
+    Placeholders with markup inside are not placeholders. Words and symbols with `unknown` characters survive too.
+    """
     for low, high in pairwise([0, *edges, len(text)]):
+        place = low
         for start, end in find_placeholders(text[low:high]):
-            yield low + start, low + end
+            if unknown:
+                yield from find_unknown(text, place, low + start, unknown)
+            place = low + end
+            yield low + start, place, False
+        if unknown:
+            yield from find_unknown(text, place, high, unknown)
 
 
 def positional(text: str) -> list[str]:
@@ -68,16 +83,17 @@ def positional(text: str) -> list[str]:
     return [one for one in found if POSITIONAL.fullmatch(one)]
 
 
-def protect_placeholders(segment: Segment) -> Segment:
+def protect_placeholders(segment: Segment, unknown: Set[str] = frozenset()) -> Segment:
     """The segment with its placeholders as protected spans, inside the spans that it has.
 
+    So are symbols and words with `unknown` characters, which the model cannot read.
     Placeholders without a character between them are one span: models do not copy masks that touch.
     """
     protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
     edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
     pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
     spans, around, next_pair = list(segment.spans), list[int](), 0
-    for start, end in find_between(segment.text, edges):
+    for start, end, symbols in find_between(segment.text, edges, unknown):
         before = bisect_right(protected, start, key=lambda place: place[0])
         if before and protected[before - 1][1] > start:
             continue
@@ -89,9 +105,33 @@ def protect_placeholders(segment: Segment) -> Segment:
         parent = next((i for i in reversed(around) if segment.spans[i].end >= end), None)
         last = spans[-1] if len(spans) > len(segment.spans) else None
         if last is not None and last.end == start and last.parent == parent and not touches(edges, start):
-            start, _ = last.start, spans.pop()
-        spans.append(Span(start, end, "protected", parent=parent, name=segment.text[start:end]))
+            start, symbols = last.start, symbols and last.name == SYMBOLS
+            spans.pop()
+        name = SYMBOLS if symbols else segment.text[start:end]
+        spans.append(Span(start, end, "protected", parent=parent, name=name))
     return replace(segment, spans=tuple(spans))
+
+
+def protect_points(segment: Segment) -> Segment:
+    """The segment with the points that stand for words as protected spans, unless other markup touches them."""
+    edges = Counter(edge for span in segment.spans for edge in {span.start, span.end})
+    spans = [
+        replace(span, kind="protected") if edges[span.start] == 1 and stands_for_word(segment.text, span) else span
+        for span in segment.spans
+    ]
+    return replace(segment, spans=tuple(spans))
+
+
+def stands_for_word(text: str, point: Span) -> bool:
+    """Whether a point is a variable, a symbol or an image between the words of a sentence, with a space before it."""
+    name, place = point.name.rpartition(":")[2], point.start
+    if point.kind != "point" or name not in WORD_POINTS or text[max(0, place - 1) : place] != " ":
+        return False
+    start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
+    before, after = text[start:place].rstrip(), text[place : None if end < 0 else end]
+    if before[-1:] in SENTENCE_ENDS or not LETTER.search(before):
+        return False
+    return after[:1] in CLOSING_MARKS or (after[:1] == " " and LETTER.search(after) is not None)
 
 
 def touches(edges: Sequence[int], place: int) -> bool:

@@ -16,6 +16,7 @@ from typing import Final
 
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit, separators
+from dragoman.documents.transfer.placeholders import LETTER
 from dragoman.documents.transfer.ranges import Range, RangeSet, best_range, outside, overlap
 
 THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above which it belongs to the pair
@@ -34,7 +35,8 @@ def project(segment: Segment, aligned: AlignedText, protected: dict[int, Range])
     projection = _Projection(segment.spans, aligned, protected)
     projection.place_children(None, 0, len(aligned.target_parts))
     spans = tuple(
-        replace(span, start=start, end=end) for span, (start, end) in zip(segment.spans, projection.places, strict=True)
+        replace(span, start=start, end=end, parent=projection.parents.get(i, span.parent))
+        for i, (span, (start, end)) in enumerate(zip(segment.spans, projection.places, strict=True))
     )
     target = Target(aligned.target, spans)
     return (target, projection.unaligned) if is_nested(target) else None
@@ -60,6 +62,7 @@ class _Projection:
         self.spans, self.aligned, self.protected = spans, aligned, protected
         self.places: list[Range] = [protected.get(i, (0, 0)) for i in range(len(spans))]
         self.unaligned: list[str] = []
+        self.parents: dict[int, int] = {}  # of pairs that are nested in a neighbor
         self.children: dict[int | None, list[int]] = {}
         for index, span in enumerate(spans):
             self.children.setdefault(span.parent, []).append(index)
@@ -69,6 +72,7 @@ class _Projection:
             self.sources_of.setdefault(t, []).append(s)
             self.targets_of.setdefault(s, []).append(t)
         self.inside = [self._source_parts(span) for span in spans]
+        self.has_words = [LETTER.search(aligned.source, span.start, span.end) is not None for span in spans]
         self.holds = {index: self._target_parts(place) for index, place in protected.items()}
         self.held = sorted(self.holds.values())
         self.holder = {t: index for index, parts in self.holds.items() for t in range(*parts)}
@@ -119,13 +123,17 @@ class _Projection:
         for index in sorted(choices, key=lambda i: (-choices[i][0], i)):
             score, low, high = choices[index]
             if taken.overlaps(low, high):
-                score, low, high = self._best(index, first, last, taken)
+                shared, (score, low, high) = choices[index], self._best(index, first, last, taken)
+                if score <= MIN_SHARE < shared[0] and (around := self._sharing(index, shared[1:], found)) is not None:
+                    self.children.setdefault(around, []).append(index)
+                    self.parents[index] = around
+                    continue
             if score > 0:
                 found[index] = (low, high)
                 taken.add(low, high)
         closed = sorted(found.values())
         for index in pairs:
-            if index not in found:
+            if index not in found and index not in self.parents:
                 if self.inside[index]:
                     self.unaligned.append(self.spans[index].name)
                 low, high = found[index] = self._neighbor(index, first, last, closed, taken)
@@ -133,6 +141,17 @@ class _Projection:
                 if low < high:
                     taken.add(low, high)
         return found
+
+    def _sharing(self, index: int, place: Range, found: dict[int, Range]) -> int | None:
+        """The neighbor that has the words of a pair, if the pair can be nested in it.
+
+        A compound translates the words of both. Links are not nested in links, nor are the runs of Office files.
+        """
+        own = self.spans[index]
+        if not own.open or index in self.held_inside:
+            return None
+        around = (i for i, (low, high) in found.items() if low < place[1] and place[0] < high)
+        return next((i for i in around if self.spans[i].open and self.spans[i].name != own.name), None)
 
     def _best(self, index: int, first: int, last: int, taken: RangeSet) -> tuple[float, int, int]:
         """The best range for a pair among the sentences that it is in, and its score."""
@@ -145,8 +164,11 @@ class _Projection:
 
         values = self._values(index, first, last, taken, units)
         score, low, high = best_range(sorted(values.items()), between)
+        if self.has_words[index] and all(self.aligned.marks[low:high]):
+            score, values = 0.0, {t: value for t, value in values.items() if not self.aligned.marks[t]}
         if score <= 0:  # no word belongs to it mostly: the one that does best
-            if (free := self._unlinked(first, last, taken, values)) is not None:
+            free = self._unlinked(first, last, taken, values)
+            if free is not None and not (self.has_words[index] and self.aligned.marks[free]):
                 values[free] = UNALIGNED
             low = min(values, key=lambda t: (-values[t], t), default=first)
             if values.get(low, -1.0) > 2 * (MIN_SHARE - THRESHOLD):
@@ -215,6 +237,7 @@ class _Projection:
         gap = self._gap(index, first, last)
         for t in (gap, gap - 1) if self.inside[index] else ():
             free = first <= t < last and t not in self.holder and taken.next_free(t) == t
+            free = free and not (self.has_words[index] and self.aligned.marks[t])
             if free and not self.sources_of.get(t):
                 return t, t + 1
         gap = outside(outside(gap, self.held), closed)
@@ -234,7 +257,7 @@ class _Projection:
         attach = [(before[::-1], 1), (after, 0)]
         for parts, shift in attach[::-1] if joins_next else attach:
             for s in parts:
-                linked = self.targets_of.get(s, [])
+                linked = self.targets_of.get(s) or self._attending(s)
                 low, high = bisect_left(linked, first), bisect_left(linked, last)
                 if low < high:
                     return linked[high - 1] + 1 if shift else linked[low]
@@ -244,6 +267,15 @@ class _Projection:
         unit = self.aligned.units[own]
         gap = unit.target[unit.source[1] - n_before <= n_before - unit.source[0]]  # the nearer end of its sentence
         return min(max(gap, first), last)
+
+    def _attending(self, source_part: int) -> list[int]:
+        """The target part that attends most to a source part without links, if it does so mostly."""
+        own, (start, _) = range(source_part, source_part + 1), self.aligned.source_parts[source_part]
+        if not self.aligned.source[start].isalnum():
+            return []
+        shares = self._shares(own, self._units(own))
+        best = max(shares, key=lambda t: (shares[t], -t), default=None)
+        return [] if best is None or shares[best] < THRESHOLD else [best]
 
     def _between(self, place: int, parent: int | None, closed: Sequence[Range]) -> int | None:
         """The place in the target of a place between sentences, where source and target are the same.

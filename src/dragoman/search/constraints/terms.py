@@ -62,6 +62,12 @@ class Terms:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def characters(self) -> frozenset[str]:
+        """The characters of the source phrases, in every case if case is ignored."""
+        phrases = "".join(self.targets)
+        return frozenset(phrases + phrases.upper() + phrases.title() if self.ignore_case else phrases)
+
     def merge(self, other: Terms) -> Terms:
         """Combine the terms of both."""
         both = Terms(self.targets.items(), self.ignore_case)

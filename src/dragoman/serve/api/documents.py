@@ -31,6 +31,7 @@ from dragoman.serve.documents import (
     translated_name,
 )
 from dragoman.serve.errors import RequestError, to_request_error
+from dragoman.serve.http.bodies import MULTIPART, SentFile, media_type, read_file_form
 from dragoman.serve.http.middleware import log_error
 from dragoman.serve.http.replies import BINARY, JSON, LINES, file_reply, to_json
 from dragoman.serve.limits import MAX_TERMS
@@ -40,6 +41,7 @@ from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Caller, Service, with_terms
 
 REPORT_HEADER: Final = "Dragoman-Report"
+ADVICE: Final = "send the file itself (curl --data-binary @FILE), or a form with one file (curl -F file=@FILE)"
 PROGRESS_SECONDS: Final = 0.25  # between two lines of progress
 
 
@@ -48,7 +50,9 @@ class DocumentQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field("", description="File name; by default that of the Content-Disposition header.")
+    name: str = Field(
+        "", description="File name; by default that of the form's file or the Content-Disposition header."
+    )
     format: str | None = Field(
         None, description=f"{', '.join(one.name for one in FORMATS)}; recognized by content and name by default."
     )
@@ -85,7 +89,7 @@ class ReviewSegment(BaseModel):
     target: str | None = Field(description="Its translation; null if it was left in the source language.")
     problem: str | None = Field(description="Why it, or a sentence of it, was left: placeholder_lost, markup_lost...")
     confidence: float | None = Field(description="The lowest of its sentences; null if the model translated none.")
-    flags: list[str]
+    flags: list[str] = Field(description="Those of its sentences, as in /v1/translate; numbers_differ.")
     unmet: list[str] = Field(description="Required phrases that are missing.")
     unaligned: list[str] = Field(description="Tags whose words have no aligned translation.")
     matches: list[dict[str, Any]] = Field(description="Matches in the server's translation memory.")
@@ -133,7 +137,8 @@ class DocumentResponse(BaseModel):
     segments: list[SegmentView] | None = Field(None, description="All segments; with report=review.")
 
 
-BODY: Final = {"requestBody": {"required": True, "content": {BINARY: {"schema": FILE}}}}
+FORM: Final = {"type": "object", "properties": {"file": FILE | {"description": "The document."}}, "required": ["file"]}
+BODY: Final = {"requestBody": {"required": True, "content": {BINARY: {"schema": FILE}, MULTIPART: {"schema": FORM}}}}
 REPLY: Final[dict[str, Any]] = {
     "description": "The file, or JSON.",
     "content": {BINARY: {"schema": FILE}, LINES: {"schema": {"type": "string"}}},
@@ -157,12 +162,16 @@ def document_router(service: Service) -> APIRouter:
         openapi_extra=BODY,
     )
     async def translate_document(request: Request, query: Annotated[DocumentQuery, Query()]) -> Response:
-        """Translate a document, sent as the body. Its markup is kept; everything but its text stays as it is."""
+        """Translate a document, sent as the body or as the only file of a form.
+
+        Its markup is kept; everything but its text stays as it is.
+        """
         settings = service.batch_settings(
             SearchSettings.model_validate(query.model_dump(include={"model", "to", "beam"}))
         )
         settings = with_terms(settings, check_number_of_terms(query.terms))
-        name, data = file_name(query.name or sent_name(request)), await request.body()
+        file = await sent_file(request)
+        name, data = file_name(query.name or file.name), file.content
 
         def read(languages: tuple[str, str] = ("", "")) -> Document:
             options = ReadOptions(*languages, query.retranslate)
@@ -209,6 +218,17 @@ def check_number_of_terms(terms: Mapping[str, str | list[str]]) -> Mapping[str, 
     if len(terms) > MAX_TERMS:
         raise RequestError(413, "too_large", f"got {len(terms):,} terms; send at most {MAX_TERMS:,}")
     return terms
+
+
+async def sent_file(request: Request) -> SentFile:
+    """The document in a request: the body, or the only file of a form."""
+    if media_type(request.headers.get("content-type", "")) != MULTIPART:
+        return SentFile(sent_name(request), await request.body())
+    file, others = await read_file_form(request, ADVICE)
+    if others:
+        message = f"the form has a field {next(iter(others))!r}; give parameters in the URL, such as ?name=a.txt"
+        raise RequestError(400, "invalid_form", message)
+    return file
 
 
 def sent_name(request: Request) -> str:

@@ -51,6 +51,7 @@ from dragoman.serve.offload import offload
 from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Service
+from dragoman.serve.texts import translate_texts
 from dragoman.text.languages.detection import Detected, detect_languages, detection_available
 from dragoman.text.languages.names import language_name
 from dragoman.translation.result import Translation
@@ -136,7 +137,7 @@ def libretranslate_router(service: Service) -> APIRouter:
             translations = await translate_pages(service, request, texts, choices)
         else:
             choices = await models_for_request(service, form.source, form.target, texts)
-            translations = await translate_texts(service, request, form, texts, choices)
+            translations = await translate_with_models(service, request, form, texts, choices)
         fields["translatedText"] = [translation.text for translation in translations]
         if form.alternatives:  # not for HTML, as in LibreTranslate
             fields["alternatives"] = [[other.text for other in one.alternatives] for one in translations]
@@ -217,7 +218,7 @@ async def models_for_request(service: Service, source: str, target: str, texts: 
     return [choose_model(service.models, source, target)] * len(texts)
 
 
-async def translate_texts(
+async def translate_with_models(
     service: Service,
     request: Request,
     form: LibreTranslateRequest,
@@ -228,7 +229,7 @@ async def translate_texts(
     found: dict[int, Translation] = {}
     for choice, here in group_by_model(choices):
         settings = batch_settings(service, choice.model, choice.to, form.alternatives)
-        translations = await service.translate([texts[i] for i in here], settings, caller(request))
+        translations = await translate_texts(service, [texts[i] for i in here], settings, caller(request))
         found.update(zip(here, translations, strict=True))
     return [found[i] for i in range(len(texts))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,12 +25,13 @@ from dragoman.serve.documents import (
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.file_store import KeepFile
 from dragoman.serve.http.access import DOWNLOADS, check_token_field
-from dragoman.serve.http.bodies import MULTIPART, SentFile, in_thread, single_fields, split_multipart
+from dragoman.serve.http.bodies import MULTIPART, read_file_form
 from dragoman.serve.models.language_pairs import AUTO, target_code
 from dragoman.serve.offload import offload
 from dragoman.serve.service import Service
 
 DETECTION_CHARACTERS: Final = 5_000
+ADVICE: Final = "send multipart/form-data with the fields file, source and target"
 
 
 class LibreTranslateFile(BaseModel):
@@ -69,7 +71,8 @@ def libretranslate_file_router(service: Service, keep_file: KeepFile) -> APIRout
     )
     async def translate_file(request: Request) -> LibreTranslateFileResponse:
         """Translate a file, and reply with the address of the result; errors are {"error": "..."}."""
-        file, form = await read_file_form(request)
+        file, fields = await read_file_form(request, ADVICE)
+        form = parse_fields(fields)
         check_token_field(request, form.api_key)
         name = file_name(file.name)
 
@@ -94,24 +97,10 @@ def libretranslate_file_router(service: Service, keep_file: KeepFile) -> APIRout
     return router
 
 
-async def read_file_form(request: Request) -> tuple[SentFile, LibreTranslateFile]:
-    """The file of a form, and its other fields."""
-
-    def parse(body: bytes) -> dict[str, list[str | SentFile]]:
-        return split_multipart(body, request.headers.get("content-type", ""))
-
+def parse_fields(sent: Mapping[str, Any]) -> LibreTranslateFile:
+    """The fields of a form except its file."""
     try:
-        parts = await in_thread(parse, await request.body())
-    except ValueError:
-        message = "the body is not a form with a file; send multipart/form-data with the fields file, source and target"
-        raise RequestError(400, "invalid_form", message) from None
-    files = parts.pop("file", [])
-    if len(files) > 1:
-        raise RequestError(400, "invalid_form", f"the form has {len(files)} fields 'file'; send one file at a time")
-    if not files or not isinstance(files[0], SentFile):
-        raise RequestError(400, "missing_field", "the field 'file' is missing")
-    try:
-        return files[0], LibreTranslateFile.model_validate(single_fields(parts))
+        return LibreTranslateFile.model_validate(sent)
     except ValidationError as error:
         found = validation_error(error.errors(), LibreTranslateFile)
         raise RequestError(400, found.code, str(found)) from None

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from dragoman.documents.detect import FORMATS
 from dragoman.serve.api.schema import (
     GET_ERRORS,
     POST_ERRORS,
@@ -31,6 +32,7 @@ from dragoman.serve.http.replies import LARGE_REPLY_BYTES, json_object, json_rep
 from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
 from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.service import Caller, Service
+from dragoman.serve.texts import translate_texts
 from dragoman.text.languages.detection import detection_available
 
 BYTES_PER_WEIGHT: Final = 7  # of an attention weight in JSON
@@ -45,7 +47,7 @@ def api_router(service: Service) -> APIRouter:
         """Translate a text or a list of texts. Line breaks, indentation and empty lines are preserved."""
         settings = service.batch_settings(body)
         texts = [body.text] if isinstance(body.text, str) else body.text
-        found = await service.translate(texts, settings, caller(request))
+        found = await translate_texts(service, texts, settings, caller(request))
         options = (body.scores, body.alignments, settings.search.n_best > 1)
         entries = (translation_fields(one, *options) for one in found)
         fields = {"model": settings.model.name, "translations": entries}
@@ -83,6 +85,7 @@ def api_router(service: Service) -> APIRouter:
             max_characters=service.limits.max_characters,
             max_bytes=service.limits.max_bytes,
             max_beam=service.limits.max_beam,
+            suffixes=[suffix for one in FORMATS for suffix in one.suffixes],
         )
 
     @router.get("/health", responses=GET_ERRORS, tags=["server"])

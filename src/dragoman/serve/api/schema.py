@@ -134,6 +134,7 @@ class ModelList(BaseModel):
     max_characters: int
     max_bytes: int = Field(description="Maximum size of a request body, such as a document.")
     max_beam: int
+    suffixes: list[str] = Field(description="File name suffixes of documents that can be translated.")
 
 
 class AttentionRequest(SearchSettings):

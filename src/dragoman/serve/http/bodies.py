@@ -151,3 +151,22 @@ def split_multipart(body: bytes, content_type: str) -> dict[str, list[str | Sent
             raise ValueError("not a field")
         fields.setdefault(name, []).append(content.decode("utf-8") if file is None else SentFile(file, content))
     return fields
+
+
+async def read_file_form(request: Request, advice: str) -> tuple[SentFile, dict[str, Any]]:
+    """The only file of a multipart form, whatever its field, and the other fields; `advice` is for errors."""
+
+    def parse(body: bytes) -> dict[str, list[str | SentFile]]:
+        return split_multipart(body, request.headers.get("content-type", ""))
+
+    try:
+        parts = await in_thread(parse, await request.body())
+    except ValueError:
+        raise RequestError(400, "invalid_form", f"the body is not a form with a file; {advice}") from None
+    files = [value for values in parts.values() for value in values if isinstance(value, SentFile)]
+    if len(files) > 1:
+        raise RequestError(400, "invalid_form", f"the form has {len(files)} files; send one file at a time")
+    if not files:
+        raise RequestError(400, "missing_field", f"the form has no file; {advice}")
+    texts = {name: [value for value in values if isinstance(value, str)] for name, values in parts.items()}
+    return files[0], single_fields({name: values for name, values in texts.items() if values})

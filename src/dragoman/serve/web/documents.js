@@ -4,7 +4,7 @@ const ROWS = 100; // segments that are added to the table at a time
 const RETRIES = 5;
 const opened = { file: null, controller: null, timer: 0, retries: 0, url: null, blob: null, segments: [], links: [] };
 
-/* Set the state of the document: none, waiting, done or error. */
+/* Set the state of the document: none, waiting, done, empty or error. */
 function setDocumentState(state, message = "") {
   const before = document.body.dataset.document;
   document.body.dataset.document = state;
@@ -45,7 +45,7 @@ async function translateDocument() {
     if (!response.ok) await parseResponse(response);
     for await (const line of readLines(response)) {
       if (control.signal.aborted) return;
-      if (line.error) throw new RequestError(0, line.error.message, 0);
+      if (line.error) throw new RequestError(0, line.error.message, 0, line.error.code);
       if (line.progress) showProgress(line.progress);
       else return showDocument(line);
     }
@@ -56,7 +56,7 @@ async function translateDocument() {
     if (busy && opened.retries++ < RETRIES) {
       setDocumentState("waiting", strings.busy(wait));
       opened.timer = setTimeout(translateDocument, 1000 * wait);
-    } else setDocumentState("error", error instanceof RequestError ? error.message : strings.lost);
+    } else setDocumentState("error", error instanceof RequestError ? strings.fileErrors[error.code] || error.message : strings.lost);
   }
 }
 
@@ -66,6 +66,7 @@ function showProgress({ sentences, total }) {
 }
 
 function showDocument(answer) {
+  if (!answer.report.segments) return setDocumentState("empty", strings.nothingInside);
   const bytes = Uint8Array.from(atob(answer.document), character => character.charCodeAt(0));
   opened.blob = new Blob([bytes], { type: "application/octet-stream" });
   opened.url = URL.createObjectURL(opened.blob);

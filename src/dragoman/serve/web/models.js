@@ -21,6 +21,7 @@ function modelLabel(choice) {
 /* Load the models when the page opens, and again after a failure. */
 async function loadModels() {
   current.models = await parseResponse(await fetch("v1/models"));
+  byId("file").accept = current.models.suffixes.join(",");
   current.choices = current.models.models.flatMap(model => model.targets.length ? model.targets.map(to => ({ ...model, to, target: to })) : [model]);
   const before = storage.get("model"), chosen = current.choices.find(one => modelKey(one.name, one.to) === before);
   const detects = current.models.detection && new Set(current.choices.map(one => one.source).filter(Boolean)).size > 1;

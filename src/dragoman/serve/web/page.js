@@ -5,13 +5,13 @@ const source = byId("source"), target = byId("target");
 const current = { models: null, choices: [], model: null, to: undefined, detect: false, sent: null, lines: [], line: null, word: null, attention: null, controller: null, timer: 0, retryTimer: 0, slowTimer: 0, retries: 0 };
 
 class RequestError extends Error {
-  constructor(status, message, after) { super(message); this.status = status; this.after = after; }
+  constructor(status, message, after, code) { super(message); Object.assign(this, { status, after, code }); }
 }
 
 async function parseResponse(response) {
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
-  throw new RequestError(response.status, body.error && body.error.message || `HTTP ${response.status}`, Number(response.headers.get("Retry-After")) || 0);
+  throw new RequestError(response.status, body.error && body.error.message || `HTTP ${response.status}`, Number(response.headers.get("Retry-After")) || 0, body.error && body.error.code);
 }
 async function post(path, data, signal) {
   return parseResponse(await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(data), signal }));
@@ -65,7 +65,7 @@ async function translate() {
       const wait = Math.max(1, error.after);
       setStatus("error", strings.busy(wait));
       current.retryTimer = setTimeout(translate, 1000 * wait);
-    } else setStatus("error", error.message);
+    } else setStatus("error", strings.textErrors[error.code] || error.message);
   }
 }
 
@@ -179,10 +179,12 @@ async function showAlternatives() {
     const others = [one, ...one.alternatives].sort((a, b) => b.log_probability - a.log_probability).filter(other => !known.has(other.text.trim()) && known.add(other.text.trim()));
     byId("alternative-list").replaceChildren(...others.map(other => {
       const node = element("li"), part = Math.exp(other.log_probability), bar = element("span", "bar"), inside = element("i");
+      node.append(element("span", "", other.text));
+      node.firstChild.dir = "auto";
+      if (part < .001) return node; // a bar would be empty
       inside.style.setProperty("--part", part.toFixed(4));
       bar.append(inside);
-      node.append(element("span", "", other.text), bar, element("span", "share", part < .001 ? "< 0.1 %" : `${(100 * part).toFixed(1)} %`));
-      node.firstChild.dir = "auto";
+      node.append(bar, element("span", "share", `${(100 * part).toFixed(1)} %`));
       return node;
     }));
     if (!others.length) byId("alternative-list").replaceChildren(element("li", "", strings.none));

@@ -179,6 +179,7 @@ def test_models_health_and_metrics(client: TestClient) -> None:
     models = client.get("/v1/models").json()
     assert [model["name"] for model in models["models"]] == ["first", "second"]
     assert (models["beam"], models["max_beam"], models["max_characters"]) == (4, 16, 5_000)
+    assert {".txt", ".docx", ".po"} < set(models["suffixes"])
     assert client.get("/health").json() == {"status": "alive"}
     assert client.get("/ready").json() == {"status": "ready"}
     translate(client, text="a")

@@ -20,13 +20,21 @@ from dragoman.documents.files import translate_bytes
 from dragoman.documents.segment import ReadOptions, Segment
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
+from dragoman.search.constraints.terms import Terms
 from dragoman.serve.api.documents import progress_lines
-from dragoman.serve.documents import DocumentWork, cut_text, file_name, read_sent_document, translated_name
+from dragoman.serve.documents import (
+    DocumentWork,
+    cut_text,
+    file_name,
+    read_sent_document,
+    translated_name,
+    unknown_characters,
+)
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.scheduling.queue import BatchSettings
-from dragoman.serve.service import Service
+from dragoman.serve.service import Service, with_terms
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 from serving import WHOLE_LINES
@@ -156,7 +164,7 @@ def test_a_model_without_attention_does_not_align() -> None:
 @pytest.mark.parametrize("name", ["page.html", "inline.docx", "strings.json"])
 def test_a_real_model_translates_as_the_command_does(real: TestClient, directory: Path, name: str) -> None:
     data = {
-        "page.html": b"<p>the <b>old</b> box, {name}</p>",
+        "page.html": "<p>☐ the <b>old</b> box, {name} ☃ ♪</p>".encode(),
         "strings.json": b'{"a": "the old box", "b": "seven %d boxes"}',
         "inline.docx": (OFFICE / "inline.docx").read_bytes(),
     }[name]
@@ -167,6 +175,16 @@ def test_a_real_model_translates_as_the_command_does(real: TestClient, directory
     document = read_document(data, name, options=ReadOptions("en", "de"))  # the server's model has a name that says so
     assert answer.content == document.write([one.target for one in report.results])
     assert json.loads(answer.headers["dragoman-report"])["translated"] == report.translated
+    assert name != "page.html" or all(answer.content.count(one.encode()) == 1 for one in "☐☃♪")
+
+
+def test_what_the_model_cannot_read_is_kept_unless_it_is_a_term(directory: Path) -> None:
+    segmenter = Translator.load(directory, device="cpu", threads=1).segmenter
+    settings = BatchSettings(ServedModel("m", Aligned(), segmenter))
+    assert unknown_characters(settings, "the ☐☃♪") == {"☐", "☃", "♪"}
+    assert unknown_characters(with_terms(settings, {"☃": "Schnee"}), "the ☐☃♪") == {"☐", "♪"}
+    served = BatchSettings(ServedModel("m", Aligned(), segmenter, terms=Terms({"♪": "Lied"})))
+    assert unknown_characters(served, "the ☐☃♪") == {"☐", "☃"}
 
 
 def bomb(content: bytes, part: str = "word/document.xml") -> bytes:
@@ -259,12 +277,42 @@ def test_the_deadline(params: dict[str, str]) -> None:
         fake.go.set()
 
 
+@pytest.mark.parametrize("field", ["file", "document"])
+def test_a_form_with_a_file(documents: TestClient, field: str) -> None:
+    file = {field: ("ä.html", PAGE.encode())}
+    answer = documents.post("/v1/documents", files=file)
+    plain = documents.post("/v1/documents", params={"name": "ä.html"}, content=PAGE.encode())
+    assert answer.status_code == 200
+    assert (answer.content, answer.headers["content-disposition"]) == (
+        plain.content,
+        plain.headers["content-disposition"],
+    )
+    named = documents.post("/v1/documents?report=json&name=b.txt", files=file).json()
+    assert named["name"].startswith("b.")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ({"files": [("file", ("a.txt", b"a")), ("file", ("b.txt", b"b"))]}, "invalid_form"),
+        ({"files": {"file": ("a.txt", b"a")}, "data": {"to": "de"}}, "invalid_form"),
+        ({"files": {"name": (None, "a")}}, "missing_field"),
+        ({"content": b"a", "headers": {"Content-Type": "multipart/form-data"}}, "invalid_form"),
+        ({"content": b"a", "headers": {"Content-Type": "Multipart/Form-Data; boundary=x"}}, "invalid_form"),
+    ],
+    ids=["two files", "another field", "no file", "no boundary", "not a form"],
+)
+def test_other_forms_are_rejected(documents: TestClient, sent: dict[str, Any], code: str) -> None:
+    answer = documents.post("/v1/documents?name=a.txt", **sent)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+
+
 def test_the_description_is_true(documents: TestClient) -> None:
     operation = documents.get("/openapi.json").json()["paths"]["/v1/documents"]["post"]
     assert {one["name"] for one in operation["parameters"]} == {
         *("name", "format", "model", "to", "detect", "beam", "terms", "retranslate", "report", "progress")
     }
-    assert set(operation["requestBody"]["content"]) == {"application/octet-stream"}
+    assert set(operation["requestBody"]["content"]) == {"application/octet-stream", "multipart/form-data"}
     reply = operation["responses"]["200"]
     assert set(reply["content"]) == {"application/octet-stream", "application/json", "application/x-ndjson"}
     assert reply["content"]["application/json"]["schema"]["$ref"].endswith("/DocumentResponse")

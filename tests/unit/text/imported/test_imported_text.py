@@ -132,6 +132,7 @@ def test_sentencepiece_is_the_library_with_the_tokens_of_another_list() -> None:
         known = [tokens[i - 4] for i in expected if i != UNK]
         assert tokenizer.decode(expected) == library.decode_pieces(known).replace("▁", " ").strip()
     assert tokenizer.encode("the ж box").count(4) == 1
+    assert tokenizer.unknown_characters("ｔｈｅ ж ☃\t") == {"☃"}  # normalized as in training
     says = ImportedTokenizer(
         "imported", serialize_tokenizer("t", "sentencepiece", encode_model(written.getvalue()), tokens, "<unk>")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from dragoman.documents.formats.office.archive import open_archive
@@ -118,6 +119,7 @@ def with_languages(options: ReadOptions) -> dict[str, Rules]:
     if not language:
         return PARTS
 
+    @lru_cache(maxsize=1024)  # most runs have one of a few tags
     def change(tag: str) -> str:
         prefix = tag[1:].partition(":")[0] + ":" if ":" in tag.split()[0] else ""
         before, after = (prefix + LANGUAGE_ATTRIBUTES[script_of(code)] for code in (language.source, language.target))

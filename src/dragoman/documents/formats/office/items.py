@@ -13,6 +13,7 @@ from dragoman.documents.transfer.ranges import Range
 ItemKind = Literal["text", "break", "point", "open", "close", "protected"]
 EMPTY: Final = re.compile(r"<[^\s<>/]+\s*(?:/>|>\s*</[^\s<>]+\s*>)")
 NAME: Final = re.compile(r"</?([^\s/>]+)")
+RAISED: Final = re.compile(r'val="(?P<kind>su(?:per|b)script)"|\bbaseline="(?P<sign>-?)[1-9]')
 PRESERVE: Final = ' xml:space="preserve"'
 
 
@@ -109,8 +110,12 @@ class ItemReader:
                 for child in element.children:
                     self._content(child, own, unit)
             return
-        properties = next((child for child in element.children if child.name in rules.properties), None)
-        text = next((child for child in element.children if child.name in rules.texts), None)
+        properties = text = None
+        for child in reversed(element.children):
+            if child.name in rules.properties:
+                properties = child
+            elif child.name in rules.texts:
+                text = child
         opening, key, label = self.text[element.start : element.content], "", "run"
         if element.content == element.end:  # an empty element
             return
@@ -128,6 +133,8 @@ class ItemReader:
         """The properties of a run without what does not make runs look different, and a name for them."""
         key = " ".join(self.rules.insignificant.sub("", raw).split())
         parts = [*map(local, properties.attributes), *(local(child.name) for child in properties.children)]
+        if raised := RAISED.search(raw):  # tells note marks from indices
+            parts.insert(0, raised["kind"] or ("subscript" if raised["sign"] else "superscript"))
         found = self.looks[raw] = "" if EMPTY.fullmatch(key) else key, "+".join(parts)[:40] or "run"
         return found
 
@@ -280,7 +287,8 @@ def trim(items: Sequence[Item]) -> list[Item]:
             groups[-1].append(item)
         else:
             groups.append([item])
-        end = max(end, item.unit[1])
+        if item.unit[1] > end:
+            end = item.unit[1]
     first, last = 0, len(groups)
 
     def outer(group: list[Item]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from dragoman.documents.formats.office.items import Item, ItemReader, local, pair_ranges, trim
@@ -93,11 +94,10 @@ class PartReader:
 
 def is_movable(items: Sequence[Item]) -> bool:
     """Whether words can change their order: no field begins or ends elsewhere, and nothing is nested too deep."""
-    depth, deepest = 0, 0
-    for item in items:
-        depth += {"open": 1, "close": -1}.get(item.kind, 0)
-        deepest = max(depth, deepest)
-    return deepest < MAX_DEPTH - 1 and not any(item.role in ("begin", "separate", "end") for item in items)
+    depths = accumulate({"open": 1, "close": -1}.get(item.kind, 0) for item in items)
+    return max(depths, default=0) < MAX_DEPTH - 1 and {"begin", "separate", "end"}.isdisjoint(
+        [item.role for item in items]
+    )
 
 
 def escape_value(text: str) -> str:

@@ -50,7 +50,7 @@ def read(data: bytes, name: str) -> SubtitleDocument:
 
 def find_cues(text: str, name: str) -> Iterator[Cue]:
     """The dialogue events with the place of their text, the last field."""
-    section, fields, place = "", list[str](), 0
+    section, fields, place, number = "", list[str](), 0, 0
     for line in text.split("\n"):
         start, place = place, place + len(line) + 1
         if found := SECTION.match(line):
@@ -61,6 +61,7 @@ def find_cues(text: str, name: str) -> Iterator[Cue]:
         if kind.strip() == "Format":
             fields = [field.strip().lower() for field in rest.split(",")]
         elif kind.strip() == "Dialogue":
+            number += 1
             if fields[-1:] != ["text"] or "start" not in fields or "end" not in fields:
                 raise DocumentError(
                     f"{name} has events without a Format line that ends with Text", code="damaged_document"
@@ -74,7 +75,7 @@ def find_cues(text: str, name: str) -> Iterator[Cue]:
             begins, ends = (seconds(own[field], name) for field in ("start", "end"))
             end = start + len(line.rstrip("\r"))
             voice = f"{own.get('style', '')}\t{own.get('name', own.get('actor', ''))}"
-            yield Cue(end - len(own["text"]), end, begins, ends, voice)
+            yield Cue(str(number), end - len(own["text"]), end, begins, ends, voice)
 
 
 def seconds(value: str, name: str) -> float:

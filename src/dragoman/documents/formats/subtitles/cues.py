@@ -46,9 +46,11 @@ class Syntax:
 class Cue:
     """A text of a cue: `start` to `end` is its place in the file, without tags around all of it.
 
-    Texts with the same `voice` may be parts of one sentence; those that are not `joined` are separate sentences.
+    `number` is that of the cue in the file. Texts with the same `voice` may be parts of one sentence; those that are
+    not `joined` are separate sentences.
     """
 
+    number: str
     start: int
     end: int
     begins: float
@@ -106,11 +108,9 @@ def make_document(text: str, encoding: Encoding, syntax: Syntax, cues: Sequence[
     """Group the cues and build their segments; with `wraps`, lines are broken as the file does."""
     shown = [plain(text[cue.start : cue.end], syntax) for cue in cues]
     groups = list(group_cues(cues, shown))
-    segments = [group_segment(text, group, syntax, f"cue {number}") for number, group in groups]
+    segments = [group_segment(text, group, syntax, f"cue {group[0].number}") for group in groups]
     width = max([LINE_WIDTH, *(text_width(line) for one in shown for line in one.split("\n"))]) if wraps else 0
-    kept = [
-        (group, segment) for (_, group), segment in zip(groups, segments, strict=True) if LETTER.search(segment.text)
-    ]
+    kept = [(group, segment) for group, segment in zip(groups, segments, strict=True) if LETTER.search(segment.text)]
     return SubtitleDocument(text, encoding, syntax, [one for one, _ in kept], [one for _, one in kept], width)
 
 
@@ -124,8 +124,8 @@ def plain(raw: str, syntax: Syntax) -> str:
     return "".join([*pieces, syntax.unescape(raw[place:])])
 
 
-def group_cues(cues: Sequence[Cue], shown: Sequence[str]) -> Iterator[tuple[int, list[Cue]]]:
-    """Cues that are parts of one sentence, with the number of the first one."""
+def group_cues(cues: Sequence[Cue], shown: Sequence[str]) -> Iterator[list[Cue]]:
+    """Cues that are parts of one sentence."""
     texts = [" ".join(one.split()) for one in shown]
     joined = [i for i, cue in enumerate(cues) if cue.joined and texts[i]]
     ended = sum(ends_sentence(texts[i]) for i in joined)
@@ -147,7 +147,7 @@ def group_cues(cues: Sequence[Cue], shown: Sequence[str]) -> Iterator[tuple[int,
             and continues(texts[i], texts[i + 1])
         )
         if not goes_on:
-            yield i - len(group) + 2, group
+            yield group
             group = []
 
 

@@ -49,16 +49,19 @@ def read(data: bytes, name: str) -> SubtitleDocument:
 def find_cues(text: str) -> Iterator[Cue]:
     """The paragraphs of each cue, of which there is usually one."""
     timings = list(TIMING.finditer(text))
-    for timing, following in zip(timings, [*timings[1:], None], strict=False):
+    number = NUMBER.search(text, 0, timings[0].start()) if timings else None
+    for order, (timing, following) in enumerate(zip(timings, [*timings[1:], None], strict=False), 1):
+        own = str(order) if number is None else number[0].strip()
         end = len(text) if following is None else following.start()
-        if following is not None and (number := NUMBER.search(text, timing.end(), end)):
+        number = None if following is None else NUMBER.search(text, timing.end(), end)
+        if number is not None:
             end = number.start()
         begins, ends = (seconds(timing, side) for side in "be")
         start = timing.end()
         for blank in [*BLANK.finditer(text, start - 1, end), None]:
             stop = end if blank is None else blank.start()
             if text[start:stop].strip():
-                yield Cue(start, stop, begins, ends)
+                yield Cue(own, start, stop, begins, ends)
             start = stop if blank is None else blank.end()
 
 

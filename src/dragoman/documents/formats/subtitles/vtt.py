@@ -60,13 +60,13 @@ def read(data: bytes, name: str) -> SubtitleDocument:
 
 def find_cues(text: str) -> Iterator[Cue]:
     """The cues with their text; a cue ends at a blank line."""
-    for timing in TIMING.finditer(text):
+    for number, timing in enumerate(TIMING.finditer(text), 1):
         begins, ends = (seconds(timing.groups()[side : side + 4]) for side in (0, 4))
         found = BLOCK_END.search(text, timing.end() - 1)
         end = len(text) if found is None else max(found.start(), timing.end())
         voice = VOICE.match(text, timing.end(), end)
         if text[timing.end() : end].strip():
-            yield Cue(timing.end(), end, begins, ends, voice[0].strip() if voice else "")
+            yield Cue(str(number), timing.end(), end, begins, ends, voice[0].strip() if voice else "")
 
 
 def is_rolling(text: str, cues: list[Cue], syntax: Syntax) -> bool:

@@ -1,0 +1,119 @@
+"""Translate lines of plain text, with their placeholders, URLs and e-mail addresses protected as in documents.
+
+Lines with any are masked and go through the same stream as all others. Those whose masks do not survive, and lines with
+characters that the model cannot read, are translated alone, sentence by sentence, as a segment of a document.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Unpack
+
+from dragoman.documents.segment import Segment
+from dragoman.documents.transfer.placeholders import MaskedText, find_placeholders, mask_text, protect_placeholders
+from dragoman.translation.options import TranslationOptions
+from dragoman.translation.overlap import Blocks
+from dragoman.translation.result import Translation, join_translations
+from dragoman.translation.segmentation import Layout, LineLayout
+
+if TYPE_CHECKING:
+    from dragoman.documents.reports.report import SegmentResult
+    from dragoman.documents.sentences import ModelTranslator
+    from dragoman.documents.transfer.assembly import Job, Unit
+    from dragoman.translation.translator import Translator
+
+
+class MaskedLine(NamedTuple):
+    """A line with placeholders: its segment, with the placeholders as spans, and its masked text."""
+
+    segment: Segment
+    masked: MaskedText
+
+
+def has_placeholders(text: str) -> bool:
+    """Whether a text has a placeholder, a URL or an e-mail address."""
+    return next(find_placeholders(text), None) is not None
+
+
+def mask_line(line: str) -> MaskedLine | None:
+    """A line with its placeholders masked; None if it has none."""
+    if not has_placeholders(line):
+        return None
+    segment = protect_placeholders(Segment(line))
+    return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))
+
+
+class LineTranslator:
+    """Translate lines with a `Translator`; `options` are those of its `stream`."""
+
+    def __init__(self, translator: Translator, **options: Unpack[TranslationOptions]) -> None:
+        self.translator, self.options = translator, options
+        # The lines whose translation has not been returned yet; the text of those that are translated alone.
+        self.read: deque[MaskedLine | str | None] = deque()
+
+    def stream(self, blocks: Iterable[Sequence[str]]) -> Iterator[Translation]:
+        """The translation of each line, in order; the lines arrive in blocks, as those of `Blocks`."""
+        masked = (list(map(self._mask, block)) for block in blocks)
+        for translation in self.translator.stream(Blocks(masked), **self.options):
+            line = self.read.popleft()
+            if line is None:
+                yield translation
+            else:
+                yield self._translate_alone(line) if isinstance(line, str) else self._restore(line, translation)
+
+    def _mask(self, line: str) -> str:
+        if self._model.unknown(line):
+            self.read.append(line)
+            return ""
+        found = mask_line(line)
+        self.read.append(found)
+        if found is None:
+            return line
+        return found.masked.text if found.masked.has_words() else ""
+
+    def _restore(self, line: MaskedLine, translation: Translation) -> Translation:
+        from dragoman.documents.transfer.assembly import Unit, unmask  # few texts need it
+
+        if not line.masked.has_words():
+            return Translation(line.segment.text)
+        unit = Unit(line.masked, "", marked=False)
+        if unit.accept(translation):
+            return replace(translation, text=unmask(unit.target, line.segment))
+        return self._translate_alone(line.segment.text)
+
+    def _translate_alone(self, line: str) -> Translation:
+        from dragoman.documents.translate import SegmentTranslation, run_block
+
+        block = SegmentTranslation([Segment(line)], self._model.split, self._model.unknown)
+        run_block(block, self._model)
+        return text_translations(block.jobs, block.assemble())[0]
+
+    @cached_property
+    def _model(self) -> ModelTranslator:
+        from dragoman.documents.sentences import ModelTranslator
+
+        return ModelTranslator(self.translator, **self.options)
+
+
+def text_translations(jobs: Sequence[Job | None], results: Sequence[SegmentResult]) -> list[Translation]:
+    """The translation of each text that was translated as a segment, with the scores and flags of its sentences."""
+    return [
+        join_sentences(
+            [] if job is None else job.units, result.segment.text if result.target is None else result.target.text
+        )
+        for job, result in zip(jobs, results, strict=True)
+    ]
+
+
+def join_sentences(units: Sequence[Unit], text: str) -> Translation:
+    """A translation with that text; `copied` says that a sentence was left in the source language."""
+    found = [
+        unit.translation or Translation(unit.masked.text, copied=unit.problem != "empty", empty=unit.problem == "empty")
+        for unit in units
+        if unit.translate
+    ]
+    layout = Layout((LineLayout("", len(found), ""),))
+    return replace(join_translations(layout, found), text=text) if found else Translation(text)

@@ -1,0 +1,50 @@
+"""Lines of plain text: placeholders are masked in the stream, and lines without any are sent as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from dragoman.documents.lines import LineTranslator
+from dragoman.translation.overlap import Blocks
+from dragoman.translation.result import Translation
+
+
+class Upper:
+    """A translator that writes each text in capitals, and records what it gets."""
+
+    engines = SimpleNamespace(others=())
+    recipe = SimpleNamespace(model=SimpleNamespace(attention="none"))
+    source = SimpleNamespace(unknown_characters=lambda text: frozenset())
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
+        assert isinstance(texts, Blocks)
+        for block in texts.blocks:
+            self.texts += block
+            yield from (Translation(text.upper()) for text in block)
+
+
+def test_lines_are_masked_and_restored_in_order() -> None:
+    model = Upper()
+    lines = ["one: two", "see https://a.org/b?c=1, or {name}", "", "a@b.org", "%s of 5 %"]
+    found = LineTranslator(model).stream([lines[:2], [], lines[2:]])  # type: ignore[arg-type]
+    texts = [one.text for one in found]
+    assert texts == ["ONE: TWO", "SEE https://a.org/b?c=1, OR {name}", "", "a@b.org", "%s OF 5 %"]
+    assert model.texts == ["one: two", "see X1, or X2", "", "", "X1 of 5 %"]
+
+
+def test_each_block_is_answered_before_the_next_is_read() -> None:
+    read = []
+
+    def blocks() -> Iterator[list[str]]:
+        for line in ("one", "two {x}", "three"):
+            read.append(line)
+            yield [line]
+
+    found = LineTranslator(Upper()).stream(blocks())  # type: ignore[arg-type]
+    assert next(found).text == "ONE" and read == ["one"]
+    assert next(found).text == "TWO {x}" and read == ["one", "two {x}"]
