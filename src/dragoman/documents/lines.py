@@ -1,7 +1,7 @@
 """Translate lines of plain text, with their placeholders, URLs and e-mail addresses protected as in documents.
 
 Lines with any are masked and go through the same stream as all others. Those whose masks do not survive, and lines with
-characters that the model cannot read, are translated alone, sentence by sentence, as a segment of a document.
+characters that the model cannot read, are translated sentence by sentence, as segments of a document.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from dragoman.documents.segment import Segment
-from dragoman.documents.transfer.placeholders import MaskedText, find_placeholders, mask_text, protect_placeholders
+from dragoman.documents.transfer.placeholders import MaskedText, has_placeholders, mask_text, protect_placeholders
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.overlap import Blocks
 from dragoman.translation.result import Translation, join_translations
@@ -33,11 +33,6 @@ class MaskedLine(NamedTuple):
     masked: MaskedText
 
 
-def has_placeholders(text: str) -> bool:
-    """Whether a text has a placeholder, a URL or an e-mail address."""
-    return next(find_placeholders(text), None) is not None
-
-
 def mask_line(line: str) -> MaskedLine | None:
     """A line with its placeholders masked; None if it has none."""
     if not has_placeholders(line):
@@ -51,22 +46,28 @@ class LineTranslator:
 
     def __init__(self, translator: Translator, **options: Unpack[TranslationOptions]) -> None:
         self.translator, self.options = translator, options
-        # The lines whose translation has not been returned yet; the text of those that are translated alone.
-        self.read: deque[MaskedLine | str | None] = deque()
+        # The lines whose translation has not been returned yet; those that are translated as segments have the
+        # translations of all such lines of their block.
+        self.read: deque[MaskedLine | Iterator[Translation] | None] = deque()
 
     def stream(self, blocks: Iterable[Sequence[str]]) -> Iterator[Translation]:
         """The translation of each line, in order; the lines arrive in blocks, as those of `Blocks`."""
-        masked = (list(map(self._mask, block)) for block in blocks)
-        for translation in self.translator.stream(Blocks(masked), **self.options):
+        for translation in self.translator.stream(Blocks(map(self._mask_block, blocks)), **self.options):
             line = self.read.popleft()
             if line is None:
                 yield translation
             else:
-                yield self._translate_alone(line) if isinstance(line, str) else self._restore(line, translation)
+                yield self._restore(line, translation) if isinstance(line, MaskedLine) else next(line)
 
-    def _mask(self, line: str) -> str:
+    def _mask_block(self, block: Sequence[str]) -> list[str]:
+        unknown = list[str]()
+        as_segments = self._translate_segments(unknown)
+        return [self._mask(line, unknown, as_segments) for line in block]
+
+    def _mask(self, line: str, unknown: list[str], as_segments: Iterator[Translation]) -> str:
         if self._model.unknown(line):
-            self.read.append(line)
+            unknown.append(line)
+            self.read.append(as_segments)
             return ""
         found = mask_line(line)
         self.read.append(found)
@@ -82,14 +83,15 @@ class LineTranslator:
         unit = Unit(line.masked, "", marked=False)
         if unit.accept(translation):
             return replace(translation, text=unmask(unit.target, line.segment))
-        return self._translate_alone(line.segment.text)
+        return next(self._translate_segments([line.segment.text]))
 
-    def _translate_alone(self, line: str) -> Translation:
+    def _translate_segments(self, lines: Sequence[str]) -> Iterator[Translation]:
+        """The translations of lines, all made when the first is taken."""
         from dragoman.documents.translate import SegmentTranslation, run_block
 
-        block = SegmentTranslation([Segment(line)], self._model.split, self._model.unknown)
+        block = SegmentTranslation([*map(Segment, lines)], self._model.split, self._model.unknown)
         run_block(block, self._model)
-        return text_translations(block.jobs, block.assemble())[0]
+        yield from text_translations(block.jobs, block.assemble())
 
     @cached_property
     def _model(self) -> ModelTranslator:

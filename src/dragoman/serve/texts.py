@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.documents.lines import has_placeholders, text_translations
+from dragoman.documents.lines import text_translations
 from dragoman.documents.segment import Segment
+from dragoman.documents.transfer.placeholders import has_placeholders
 from dragoman.serve.documents import DocumentWork, unknown_characters
 from dragoman.serve.offload import offload
 from dragoman.serve.scheduling.queue import BatchSettings

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from dragoman.text.subword_sampling.native import NativeSampler
 
 BYTE_NAMES: Final = frozenset(BYTE_TOKENS)
-SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half of a UTF-16 pair, which no tokenizer accepts
 ENCODE_BLOCK: Final = 1024
 """Texts encoded at once: enough to amortize a library call, few enough for the caches."""
 
@@ -123,12 +121,23 @@ class Tokenizer(ABC):
 
     def unknown_characters(self, text: str) -> set[str]:
         """The characters of a text without a token: they are encoded as bytes, or as the unknown token."""
-        return {one for one in set(text) - self.alphabet if not SURROGATE.match(one) and self._lacks(one)}
+        rest = text.encode("utf-8", "ignore").translate(None, self._known_ascii)  # without surrogates
+        return set(filter(self._is_unknown, {*rest.decode()} - self.alphabet)) if rest else set()
 
-    def _lacks(self, character: str) -> bool:
+    @cached_property
+    def _known_ascii(self) -> bytes:
+        return "".join(filter(str.isascii, self.alphabet)).encode()
+
+    @cached_property
+    def _is_unknown(self) -> Callable[[str], bool]:
         """Whether a character has no token, even if it is normalized."""
-        ids = self.encode(character)
-        return UNK in ids or not BYTE_NAMES.isdisjoint(self.tokens(ids))
+
+        @lru_cache(maxsize=1 << 12)
+        def is_unknown(character: str) -> bool:
+            ids = self.encode(character)
+            return UNK in ids or not BYTE_NAMES.isdisjoint(self.tokens(ids))
+
+        return is_unknown
 
     @cached_property
     def fingerprint(self) -> str:

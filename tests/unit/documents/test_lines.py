@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from dragoman.documents.lines import LineTranslator
 from dragoman.translation.overlap import Blocks
 from dragoman.translation.result import Translation
+from dragoman.translation.translator import Translator
 
 
 class Upper:
@@ -48,3 +50,13 @@ def test_each_block_is_answered_before_the_next_is_read() -> None:
     found = LineTranslator(Upper()).stream(blocks())  # type: ignore[arg-type]
     assert next(found).text == "ONE" and read == ["one"]
     assert next(found).text == "TWO {x}" and read == ["one", "two {x}"]
+
+
+def test_lines_that_the_model_cannot_read_whole_are_in_their_places(directory: Path) -> None:
+    lines = ["the old box", "the 7 boxes", "{x} the hall", "8 halls, and nobody", "", "the hall", "9"]
+    model = Translator.load(directory, device="cpu")
+    found = [one.text for one in LineTranslator(model).stream([lines[:5], lines[5:]])]
+    alone = [one.text for line in lines for one in LineTranslator(model).stream([[line]])]
+    assert found == alone
+    assert [number in text for number, text in zip("789", [found[1], found[3], found[6]], strict=True)] == [True] * 3
+    assert found[0] == model.translate(lines[0]).text and "7" not in model.translate(lines[1]).text

@@ -1,9 +1,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.documents.segment import Segment, Span
-from dragoman.documents.transfer.placeholders import find_placeholders, mask_text, protect_placeholders, remask
+from dragoman.documents.transfer.placeholders import (
+    PLACEHOLDER,
+    find_placeholders,
+    mask_text,
+    may_have_placeholders,
+    protect_placeholders,
+    remask,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +32,15 @@ from dragoman.documents.transfer.placeholders import find_placeholders, mask_tex
 )
 def test_placeholders_are_found(text: str, expected: list[str]) -> None:
     assert [text[start:end] for start, end in find_placeholders(text)] == expected
+
+
+@given(st.from_regex(PLACEHOLDER))
+def test_the_quick_look_misses_no_placeholder(text: str) -> None:
+    assert may_have_placeholders(text)
+
+
+def test_a_colon_alone_is_not_looked_at_further() -> None:
+    assert not may_have_placeholders("Mr President: no, thank you; nothing more (3:15).")
 
 
 def test_placeholders_are_inside_the_pair_that_encloses_them() -> None:

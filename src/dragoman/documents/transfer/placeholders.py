@@ -40,7 +40,7 @@ PLACEHOLDER: Final = re.compile(
     """,
     re.VERBOSE,
 )
-HINT: Final = re.compile(r"[{%<_$:@]|www\.")  # every placeholder has one of these
+SCHEME: Final = re.compile(r"(?:https?|ftp|file|mailto|tel):")
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
 POSITIONAL: Final = re.compile(r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
 ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
@@ -55,8 +55,21 @@ NUMBER_STEP: Final = 1153
 
 def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each placeholder, URL and e-mail address of a text."""
-    for found in PLACEHOLDER.finditer(text) if HINT.search(text) else ():
+    for found in PLACEHOLDER.finditer(text) if may_have_placeholders(text) else ():
         yield found.start(), found.end()
+
+
+def has_placeholders(text: str) -> bool:
+    """Whether a text has a placeholder, a URL or an e-mail address."""
+    return may_have_placeholders(text) and PLACEHOLDER.search(text) is not None
+
+
+def may_have_placeholders(text: str) -> bool:
+    """False for nearly all texts without a placeholder; faster than to look for one."""
+    # a search for one character is ten times as fast as a pattern
+    if "{" in text or "%" in text or "@" in text or "<" in text or "_" in text or "$" in text or "www." in text:
+        return True
+    return ":" in text and SCHEME.search(text) is not None
 
 
 def find_between(text: str, edges: Sequence[int], unknown: Set[str] = frozenset()) -> Iterator[tuple[int, int, bool]]:
