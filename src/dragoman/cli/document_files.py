@@ -40,17 +40,18 @@ def are_documents(files: Sequence[Path | None], format_name: str | None) -> bool
         return bool(files)
     from dragoman.documents.detect import check_text_suffix, detect_file  # imported here, because text does not need it
 
+    documents = False
     for path in files:
         if path is None or is_pipe(path):
             continue
         if is_folder(path):
-            return True
+            documents = True
+            continue
         found = detect_file(path)
         if found is None:
             check_text_suffix(path)
-        elif found.name != "text":
-            return True
-    return False
+        documents = documents or (found is not None and found.name != "text")
+    return documents
 
 
 def is_folder(path: Path | None) -> bool:

@@ -35,7 +35,8 @@ def check_model_first(model: str, files: Sequence[str]) -> None:
     from dragoman.modeldir.locate import find_directory, is_model, model_names
 
     given = next((file for file in files if is_model(find_directory(Path(file)))), None)
-    example = shlex.join(["dragoman", "translate", given or next(iter(model_names()), "MODEL"), model])
+    name = given or next((name for name in model_names() if name != model), "MODEL")
+    example = shlex.join(["dragoman", "translate", name, model])
     raise ModelNotFoundError(f"{model} is a file, not a model; give the model first: {example}", code="not_a_model")
 
 

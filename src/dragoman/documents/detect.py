@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, cast
 
+from dragoman.data.corpora.compression import COMPRESSIONS
 from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions
 from dragoman.errors import DocumentError
 from dragoman.values import suggest
@@ -187,10 +188,11 @@ def detect(data: bytes, name: str) -> Format | None:
 
 def check_text_suffix(path: Path) -> None:
     """Raise if the suffix of a file says that it is neither a document nor plain text; most suffixes say nothing."""
-    if OTHER_SUFFIXES.fullmatch(path.suffix):
+    suffixes = [suffix for suffix in path.suffixes[-2:] if suffix.lower() not in COMPRESSIONS.values()]
+    if suffixes and OTHER_SUFFIXES.fullmatch(suffixes[-1]):
         raise DocumentError(
-            f"{path}: {path.suffix} files are not supported, and translating their lines may damage them; to translate "
-            "every line as plain text, use --format text",
+            f"{path}: {suffixes[-1]} files are not supported, and translating their lines may damage them; to "
+            "translate every line as plain text, use --format text",
             code="unsupported_format",
         )
 
@@ -211,6 +213,17 @@ def check_output_suffix(output: Path, source: Path | None, format_name: str | No
             f"{output} has the suffix {suffix}, but the translation is written in the format of the document, "
             f"{format_name}; give a name with the suffix {expected}",
             code="unsupported_format",
+        )
+
+
+def check_text_output(output: Path) -> None:
+    """Raise if lines of text would be written to a file with the suffix of an Office document, an e-book or a PDF."""
+    suffix = output.suffix.lower()
+    is_office = any(suffix in one.suffixes for one in FORMATS if one.module.startswith("office."))
+    if is_office or suffix in BINARY_SUFFIXES:
+        message = f"{output} has the suffix {suffix}, but the translation of plain text is plain text"
+        raise DocumentError(
+            f"{message}; give another name, such as {output.with_suffix('.txt').name}", code="unsupported_format"
         )
 
 

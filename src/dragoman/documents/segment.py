@@ -7,6 +7,7 @@ the right words. The format writes text and spans in its own syntax.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
@@ -27,7 +28,8 @@ class Span:
     - "protected" encloses text that is not translated (code, a placeholder): `open` is written instead, if it is not
       empty, and else the text itself.
 
-    `parent` is the index of the enclosing span, None at the top. `at` is the offset of `open` in the original, for
+    `parent` is the index of the enclosing span, None at the top. A `half` is a point that begins or ends an element
+    whose other end is not in the segment; halves stay in order. `at` is the offset of `open` in the original, for
     formats that translate something inside it, such as the `alt` of an image. `name` is for reports.
     """
 
@@ -39,6 +41,7 @@ class Span:
     parent: int | None = None
     at: int | None = None
     name: str = ""
+    half: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class SegmentBuilder:
     text: str = ""
     spans: list[Span] = field(default_factory=list)
     _open: list[int] = field(default_factory=list)
+    _deep: Counter[str] = field(default_factory=Counter)  # names of spans that are open, but too deep for pairs
     _empty: int | None = None  # the point or empty pair that ends here, with nothing after it yet
 
     @property
@@ -137,11 +141,11 @@ class SegmentBuilder:
             joined = " " + joined
         return joined + " " if words and text[-1] in SPACES else joined
 
-    def add_point(self, markup: str, at: int | None = None, name: str = "") -> None:
+    def add_point(self, markup: str, at: int | None = None, name: str = "", half: bool = False) -> None:
         """Add markup that encloses nothing."""
         place = len(self.text)
         self._empty = len(self.spans)
-        self.spans.append(Span(place, place, "point", markup, parent=self.parent, at=at, name=name))
+        self.spans.append(Span(place, place, "point", markup, parent=self.parent, at=at, name=name, half=half))
 
     def separate_words(self, tag: str, following: str) -> None:
         """Add a space after a line break that stands between two words; `following` is the text after it."""
@@ -163,6 +167,7 @@ class SegmentBuilder:
         place = len(self.text)
         if len(self._open) >= MAX_DEPTH:
             self.add_point(markup, at, name)
+            self._deep[name] += 1
             return
         self._empty = None
         self.spans.append(Span(place, place, "pair", markup, parent=self.parent, at=at, name=name))
@@ -173,9 +178,13 @@ class SegmentBuilder:
 
         Without such a span, the markup is a point.
         """
+        if self._deep[name]:
+            self._deep[name] -= 1
+            self.add_point(markup, name=name)
+            return
         matching = [index for index in self._open if self.spans[index].name == name]
         if not matching:
-            self.add_point(markup, name=name)
+            self.add_point(markup, name=name, half=True)
             return
         while self._open[-1] != matching[-1]:
             self._unpair(self._open.pop())
@@ -206,7 +215,7 @@ class SegmentBuilder:
     def _unpair(self, index: int) -> None:
         """Turn an open span into a point; what it encloses gets its parent at the end."""
         span = self.spans[index]
-        self.spans[index] = replace(span, kind="point", end=span.start)
+        self.spans[index] = replace(span, kind="point", end=span.start, half=True)
 
     def _leave_points(self) -> None:
         """Give what is inside a point, which was a pair once, to the parent of the point."""

@@ -70,9 +70,9 @@ class ModelTranslator:
         return self.translator.segmenter.split_line(line, self.options.get("split", "auto"))
 
     def unknown(self, text: str) -> Set[str]:
-        """The characters that the source tokenizer has no token for, except those of terms."""
+        """The characters that the source tokenizer has no token for, except those of the text's terms."""
         found = self.translator.source.unknown_characters(text)
-        return found - self.terms.characters if found and self.terms is not None else found
+        return without_terms(found, text, self.terms) if found and self.terms is not None else found
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -105,6 +105,13 @@ class ModelTranslator:
         if self.threads:
             options["stop"] = self.stop
         return options
+
+
+def without_terms(characters: Set[str], text: str, terms: Terms) -> Set[str]:
+    """The characters that no term in the text has: terms are translated, even if the model cannot read them."""
+    phrases = "".join(terms.phrases_in(text))
+    known = phrases + phrases.upper() + phrases.title() if terms.ignore_case else phrases
+    return characters - {*known}
 
 
 def model_languages(translator: Translator, options: TranslationOptions) -> tuple[str, str]:

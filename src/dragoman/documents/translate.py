@@ -15,7 +15,7 @@ from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
-from dragoman.documents.transfer.assembly import Job, Unit, assemble
+from dragoman.documents.transfer.assembly import Job, Unit, assemble, unmask
 from dragoman.documents.transfer.moves import Moves
 from dragoman.documents.transfer.notes import detach_notes
 from dragoman.documents.transfer.placeholders import (
@@ -154,10 +154,11 @@ class SegmentTranslation:
         if memory is not None:
             prefill([job for job in jobs if job is not None], memory)
             # a memory may translate what the model cannot read; the model gets the rest without it
+            again = dict[int, Job]()
             for i, (job, own) in enumerate(zip(jobs, characters, strict=True)):
-                if job is not None and own and not all(unit.approved for unit in job.units):
-                    jobs[i] = again = make_job(segments[i], split, align, own)
-                    prefill([again], memory)
+                if job is not None and own and not all(unit.approved for unit in job.units if unit.translate):
+                    again[i] = jobs[i] = make_job(segments[i], split, align, own, approved_ranges(job))
+            prefill([*again.values()], memory)
         self._set(segments, jobs)
 
     def _set(self, segments: Sequence[Segment], jobs: Sequence[Job | None]) -> None:
@@ -224,13 +225,28 @@ def retry(failed: Sequence[Unit]) -> Steps:
         unit.accept(translation)
 
 
-def make_job(segment: Segment, split: Split, align: bool = False, unknown: Set[str] = NONE) -> Job:
+def approved_ranges(job: Job) -> list[Range]:
+    """Where the units that a memory has translated are in the text of the segment, whose note marks are detached."""
+    found, place = list[Range](), 0
+    for unit in job.units:
+        start = place + len(unit.before)
+        place = start + len(unmask(unit.masked, job.segment))
+        if unit.approved:
+            found.append((start, place))
+    return found
+
+
+def make_job(
+    segment: Segment, split: Split, align: bool = False, unknown: Set[str] = NONE, known: Sequence[Range] = ()
+) -> Job:
     """Mask a segment and split it into units; with `align`, all of them are aligned.
 
-    Text with `unknown` characters is masked too.
+    Text with `unknown` characters is masked too, except in the ranges that are `known`.
     """
     notes = detach_notes(segment)
-    segment = protect_placeholders(protect_points(segment if notes is None else notes.segment), unknown)
+    bases = () if notes is None else notes.bases
+    plain = protect_points(segment if notes is None else notes.segment)
+    segment = protect_placeholders(plain, unknown, known, bases)
     protected = sorted(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
     )

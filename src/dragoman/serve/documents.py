@@ -16,9 +16,11 @@ from dragoman.documents.formats.office.archive import BAD_ZIP
 from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
+from dragoman.documents.sentences import without_terms
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
 from dragoman.errors import DocumentError, SearchError
 from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.constraints.terms import Terms
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
 from dragoman.serve.offload import offload
@@ -174,11 +176,11 @@ def split_line(segmenter: Segmenter, limit: int, line: str) -> list[str]:
 
 
 def unknown_characters(settings: BatchSettings, text: str) -> Set[str]:
-    """The characters of a text that the model cannot read, except those of terms."""
-    found = settings.model.segmenter.tokenizer.unknown_characters(text)
-    if found and settings.model.terms is not None:
-        found -= settings.model.terms.characters
-    return found.difference(*(source for source, _ in settings.terms)) if found else found
+    """The characters of a text that the model cannot read, except those of its terms."""
+    found: Set[str] = settings.model.segmenter.tokenizer.unknown_characters(text)
+    for terms in (settings.model.terms, Terms(settings.terms)) if found else ():
+        found = found if terms is None else without_terms(found, text, terms)
+    return found
 
 
 def cut_text(text: str, limit: int) -> Iterator[str]:

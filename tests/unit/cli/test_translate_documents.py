@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from command_line import leave, run_command
+from dragoman.cli.document_files import are_documents
+from dragoman.errors import DocumentError
 from small_model import model_at
 
 PAGE = b"<h1>one <b>two</b> three</h1>\n<p>four {five} six.</p>\n"
@@ -144,3 +146,20 @@ def test_a_document_keeps_its_format(model: Path, page: Path, tmp_path: Path, na
 def test_other_names_of_a_format_are_accepted(model: Path, page: Path, tmp_path: Path, name: str) -> None:
     assert run_command("translate", model, page, "-o", tmp_path / name, "--beam", 1).returncode == 0
     assert (tmp_path / name).read_bytes().startswith(b"<h1>")
+
+
+def test_other_formats_are_found_behind_documents_and_compression(page: Path, tmp_path: Path) -> None:
+    for name in ("a.csv", "a.csv.gz"):
+        (tmp_path / name).write_bytes(b"one;two\n")
+        with pytest.raises(DocumentError, match=r"\.csv files are not supported"):
+            are_documents([page, tmp_path / name], None)
+
+
+@pytest.mark.parametrize("name", ["out.docx", "out.ODT", "out.pdf"])
+def test_the_translation_of_plain_text_is_not_named_like_an_office_document(
+    model: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\n")
+    done = run_command("translate", model, tmp_path / "a.txt", "-o", tmp_path / name, "--beam", 1)
+    assert done.returncode == 2 and b"out.txt" in done.stderr
+    assert not (tmp_path / name).exists()

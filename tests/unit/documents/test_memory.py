@@ -17,7 +17,7 @@ from dragoman.documents.memory.index import normalize
 from dragoman.documents.memory.lookup import MIN_SCORE, Match, Memory, find_exact
 from dragoman.documents.memory.remember import remember
 from dragoman.documents.reports.report import Report
-from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder
+from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, render
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError, OutputError
 
@@ -60,6 +60,16 @@ def test_placeholders_of_a_match_are_checked(tmp_path: Path) -> None:
     assert texts(translate(memory, "open {a} and {b}", "close {a}", "x {a} {a}")) == [
         "{b} und {a} öffnen", "CLOSE {a}", "{a} y {a}",
     ]  # fmt: skip
+
+
+def test_a_variable_between_words_is_not_put_into_a_match(tmp_path: Path) -> None:
+    builder = SegmentBuilder()
+    builder.add_text("Press ")
+    builder.add_point('<x id="1"/>', name="x")
+    builder.add_text(" to start it.")
+    (result,) = translate(make(tmp_path, ("Press to start it.", "„Start“ drücken.")), builder.build()).results
+    assert result.target is not None and not result.target.approved
+    assert render(result.target) == 'PRESS <x id="1"/> TO START IT.'
 
 
 def test_text_with_markup_is_translated_and_the_match_noted(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def translate(markup: str, translator: WordByWord) -> str:
         ("one two<sup>[5]</sup><sup>[a]</sup> six", "one two six", "SIX TWO<sup>[5]</sup><sup>[a]</sup> ONE"),
         ("in 2010<sup>2</sup> six<sup>3</sup> two", "in 2010 six two", "TWO SIX<sup>3</sup> 2010<sup>2</sup> IN"),
         ("one two.<sup>1</sup>", "one two.", "TWO. ONE<sup>1</sup>"),
+        ("some 10<sup>9</sup> bytes", "some X1 bytes", "BYTES 10<sup>9</sup> SOME"),  # "ten" could have no exponent
     ],
 )
 def test_notes_follow_their_words(markup: str, sent: str, expected: str) -> None:

@@ -55,6 +55,8 @@ def translate(markup: str, translator: WordByWord) -> str:
         ("one <f/>two three", "THREE <f/>TWO ONE"),
         ("<f/>one two<g/>", "<f/>TWO ONE<g/>"),
         ("<b>one<f/> two</b> three", "THREE <b>TWO ONE<f/></b>"),
+        ("one <b>two <i>three", "<b>THREE <i>TWO ONE"),  # their ends are elsewhere, so their order matters
+        ("one</i> two</b> three", "THREE TWO</i> ONE</b>"),
     ],
 )
 def test_markup_follows_its_words(markup: str, expected: str) -> None:

@@ -82,6 +82,9 @@ def test_a_memory_may_translate_what_the_model_cannot_read(tmp_path: Path) -> No
     assert translate("Go to Łódź.", memory) == ("Geh nach Lodz.", [])
     assert translate("☐ So be it.", memory) == ("☐ Sei's.", [])
     assert translate("Come to Łódź.", memory)[0] == "Łódź. TO COME"
+    assert translate("12\nGo to Łódź.", memory) == ("12\nGeh nach Lodz.", [])
+    both = translate("Come to Łódź now. Go to Łódź. One ☐ two.", memory)
+    assert both == ("NOW. Łódź TO COME Geh nach Lodz. TWO. ☐ ONE", ["Come to X1 now.", "One X2 two."])
 
 
 def test_a_model_tells_what_it_cannot_read_except_terms(tmp_path: Path) -> None:
@@ -89,7 +92,9 @@ def test_a_model_tells_what_it_cannot_read_except_terms(tmp_path: Path) -> None:
     assert ModelTranslator(translator).unknown("☐ Łódź 王") >= {"☐", "王"}
     terms = Terms({"王": "Wang"})
     assert "王" not in ModelTranslator(translator, terms=terms).unknown("☐ 王")
-    assert "ź" in Terms({"Łódź": "Lodz"}, ignore_case=True).characters
+    assert "王" in ModelTranslator(translator, terms=Terms({"王小": "Wang"})).unknown("☐ 王 was here")
+    folded = ModelTranslator(translator, terms=Terms({"Łódź": "Lodz"}, ignore_case=True))
+    assert folded.unknown("ŁÓDŹ") == set() and "ź" in folded.unknown("źle")
 
 
 @pytest.mark.parametrize("part", ["| ", "a ☐ ", "_a ", "☐", "a_"])

@@ -166,6 +166,10 @@ def command(
     else:
         reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
     place = None if documents or on_ray else resolve_output(parse_output(output), given)
+    if place is not None:
+        from dragoman.documents.detect import check_text_output
+
+        check_text_output(place)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     if settings["split"] == "never":
         reject_unused(("language",), "--split never does not split lines into sentences")

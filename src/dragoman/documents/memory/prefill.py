@@ -56,7 +56,7 @@ def fill(unit: Unit, segment: Segment, match: Match) -> bool:
         span = segment.spans[mask.span]
         protected = segment.text[span.start : span.end]
         place = text.find(protected)
-        if place < 0:
+        if place < 0 or not protected:  # a point between words: the memory does not say where it goes
             return False
         text = text[:place] + mask.word + text[place + len(protected) :]
     if not unit.accept(Translation(text)):

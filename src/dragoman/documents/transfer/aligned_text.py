@@ -52,8 +52,8 @@ class AlignedUnit:
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
         return weights
 
-    def share(self, start: int, end: int) -> list[float]:
-        """The share of attention of each target token on these characters of the source.
+    def share(self, start: int, end: int) -> Any:
+        """The share of attention of each target token on these characters of the source, `[T]`.
 
         A token that is inside in part counts in part.
         """
@@ -66,9 +66,8 @@ class AlignedUnit:
                 columns.append(i)
                 parts.append((min(high, end) - max(low, start)) / (high - low))
         if parts == [1.0]:
-            return self.shares[:, columns[0]].tolist()  # type: ignore[no-any-return]
-        found: list[float] = (self.shares[:, columns] @ parts).tolist()
-        return found
+            return self.shares[:, columns[0]]
+        return self.shares[:, columns] @ parts
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ NOTE: Final = re.compile(
 )
 MAX_NOTE: Final = 20  # characters
 LAST_RUN: Final = re.compile(r"[^\W\d_]+\Z|\d+\Z")
+LAST_NUMBER: Final = re.compile(r"(?<![\w.,])\d+\Z")
+MAX_BASE: Final = 3  # digits
 CLOSING: Final = frozenset(".,;:!?…)]}\"'”’»。，；：！？）」』")
 UNITS: Final = frozenset(("mm", "cm", "dm", "km", "nm", "µm", "μm", "ft", "yd", "mi"))  # and single letters: m²
 RAISED: Final = frozenset(("sup", "superscript"))
@@ -36,12 +38,16 @@ LOWERED: Final = frozenset(("sub", "subscript"))
 
 @dataclass(frozen=True)
 class DetachedNotes:
-    """A segment without its note marks, which are points; `inner` are the spans inside the notes."""
+    """A segment without its note marks, which are points; `inner` are the spans inside the notes.
+
+    Exponents are taken out likewise; `bases` are the numbers before them, which must stay as they are.
+    """
 
     original: Segment
     segment: Segment
     notes: frozenset[int]
     inner: frozenset[int]
+    bases: tuple[Range, ...] = ()
 
     def attach(self, result: SegmentResult) -> SegmentResult:
         """The result with the note marks in its target."""
@@ -114,7 +120,15 @@ def detach_notes(segment: Segment) -> DetachedNotes | None:
         else:
             moved = moves.span(span)
             spans.append(replace(moved, kind="point") if i in notes else moved)
-    return DetachedNotes(segment, replace(segment, text=text, spans=tuple(spans)), notes, frozenset(inner))
+    bases = tuple(find_base(text, place) for place in sorted({spans[i].start for i in notes}))
+    detached = replace(segment, text=text, spans=tuple(spans))
+    return DetachedNotes(segment, detached, notes, frozenset(inner), tuple(base for base in bases if base is not None))
+
+
+def find_base(text: str, place: int) -> Range | None:
+    """The number that ends at a place, if what was taken out there may be its exponent; not a year."""
+    found = LAST_NUMBER.search(text, 0, place)
+    return None if found is None or len(found[0]) > MAX_BASE else (found.start(), place)
 
 
 def find_notes(segment: Segment) -> frozenset[int]:

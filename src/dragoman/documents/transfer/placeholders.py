@@ -15,6 +15,7 @@ from itertools import chain, pairwise
 from typing import Final
 
 from dragoman.documents.segment import Segment, Span
+from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
 from dragoman.search.constraints.phrases import is_word_character
 
@@ -72,20 +73,29 @@ def may_have_placeholders(text: str) -> bool:
     return ":" in text and SCHEME.search(text) is not None
 
 
-def find_between(text: str, edges: Sequence[int], unknown: Set[str] = frozenset()) -> Iterator[tuple[int, int, bool]]:
+def find_between(
+    text: str, edges: Sequence[int], unknown: Set[str] = frozenset(), known: Sequence[Range] = ()
+) -> Iterator[tuple[int, int, bool]]:
     """Start and end of what must survive in a text with markup at `edges`, and whether it is unknown symbols.
 
-    Placeholders with markup inside are not placeholders. Words and symbols with `unknown` characters survive too.
+    Placeholders with markup inside are not placeholders. Words and symbols with `unknown` characters survive too, if
+    they are not in ranges that are `known`.
     """
+
+    def find_unreadable(low: int, high: int) -> Iterator[tuple[int, int, bool]]:
+        for start, end, symbols in find_unknown(text, low, high, unknown):
+            if not any(first < end and start < last for first, last in known):
+                yield start, end, symbols
+
     for low, high in pairwise([0, *edges, len(text)]):
         place = low
         for start, end in find_placeholders(text[low:high]):
             if unknown:
-                yield from find_unknown(text, place, low + start, unknown)
+                yield from find_unreadable(place, low + start)
             place = low + end
             yield low + start, place, False
         if unknown:
-            yield from find_unknown(text, place, high, unknown)
+            yield from find_unreadable(place, high)
 
 
 def positional(text: str) -> list[str]:
@@ -96,17 +106,21 @@ def positional(text: str) -> list[str]:
     return [one for one in found if POSITIONAL.fullmatch(one)]
 
 
-def protect_placeholders(segment: Segment, unknown: Set[str] = frozenset()) -> Segment:
+def protect_placeholders(
+    segment: Segment, unknown: Set[str] = frozenset(), known: Sequence[Range] = (), bases: Sequence[Range] = ()
+) -> Segment:
     """The segment with its placeholders as protected spans, inside the spans that it has.
 
-    So are symbols and words with `unknown` characters, which the model cannot read.
+    So are symbols and words with `unknown` characters, which the model cannot read, except in ranges that are `known`,
+    and `bases`, the numbers that exponents were taken from.
     Placeholders without a character between them are one span: models do not copy masks that touch.
     """
     protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
     edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
     pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
     spans, around, next_pair = list(segment.spans), list[int](), 0
-    for start, end, symbols in find_between(segment.text, edges, unknown):
+    found = find_between(segment.text, edges, unknown, known)
+    for start, end, symbols in sorted([*found, *((*base, False) for base in bases)]) if bases else found:
         before = bisect_right(protected, start, key=lambda place: place[0])
         if before and protected[before - 1][1] > start:
             continue
@@ -117,6 +131,8 @@ def protect_placeholders(segment: Segment, unknown: Set[str] = frozenset()) -> S
             around.pop()
         parent = next((i for i in reversed(around) if segment.spans[i].end >= end), None)
         last = spans[-1] if len(spans) > len(segment.spans) else None
+        if last is not None and last.end > start:
+            continue
         if last is not None and last.end == start and last.parent == parent and not touches(edges, start):
             start, symbols = last.start, symbols and last.name == SYMBOLS
             spans.pop()

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit, separators
@@ -63,6 +63,8 @@ class _Projection:
         self.places: list[Range] = [protected.get(i, (0, 0)) for i in range(len(spans))]
         self.unaligned: list[str] = []
         self.parents: dict[int, int] = {}  # of pairs that are nested in a neighbor
+        self.attending: dict[int, list[int]] = {}  # what `_attending` found
+        self.lettered: dict[Range, Any] = {}
         self.children: dict[int | None, list[int]] = {}
         for index, span in enumerate(spans):
             self.children.setdefault(span.parent, []).append(index)
@@ -107,6 +109,9 @@ class _Projection:
             if self.spans[index].kind == "point":
                 place = self._point(index, first, last, closed)
                 self.places[index] = (place, place)
+        halves = [i for i in children if self.spans[i].half]
+        for index, own in zip(halves, sorted(self.places[i] for i in halves), strict=True):
+            self.places[index] = own
 
     def _collapse(self, parent: int) -> None:
         """Place everything inside a pair that encloses nothing."""
@@ -218,7 +223,7 @@ class _Projection:
         for unit in units:
             if unit.weights is None:
                 continue
-            own_shares = unit.share(start, end)
+            own_shares = unit.share(start, end).tolist()
             for i, t in unit.token_parts:
                 if not marks[t] and own_shares[i] >= shares.get(t, 0.0):
                     shares[t] = own_shares[i]
@@ -257,7 +262,8 @@ class _Projection:
         attach = [(before[::-1], 1), (after, 0)]
         for parts, shift in attach[::-1] if joins_next else attach:
             for s in parts:
-                linked = self.targets_of.get(s) or self._attending(s)
+                if (linked := self.targets_of.get(s) or self.attending.get(s)) is None:
+                    linked = self.attending[s] = self._attending(s)
                 low, high = bisect_left(linked, first), bisect_left(linked, last)
                 if low < high:
                     return linked[high - 1] + 1 if shift else linked[low]
@@ -270,12 +276,23 @@ class _Projection:
 
     def _attending(self, source_part: int) -> list[int]:
         """The target part that attends most to a source part without links, if it does so mostly."""
-        own, (start, _) = range(source_part, source_part + 1), self.aligned.source_parts[source_part]
-        if not self.aligned.source[start].isalnum():
+        own, (start, end) = range(source_part, source_part + 1), self.aligned.source_parts[source_part]
+        unit = next((unit for unit in self._units(own) if unit.weights is not None), None)
+        if unit is None or not self.aligned.source[start].isalnum():
             return []
-        shares = self._shares(own, self._units(own))
-        best = max(shares, key=lambda t: (shares[t], -t), default=None)
-        return [] if best is None or shares[best] < THRESHOLD else [best]
+        tokens, parts = self._lettered(unit)
+        shares = unit.share(start, end)[tokens]
+        best = shares.argmax() if len(shares) else None
+        return [] if best is None or shares[best] < THRESHOLD else [int(parts[best])]
+
+    def _lettered(self, unit: AlignedUnit) -> Any:
+        """The target tokens with letters, and the part that each is in."""
+        if (found := self.lettered.get(unit.source)) is None:
+            import numpy as np
+
+            pairs = [pair for pair in unit.token_parts if not self.aligned.marks[pair[1]]]
+            found = self.lettered[unit.source] = np.array(pairs, np.int64).reshape(-1, 2).T
+        return found
 
     def _between(self, place: int, parent: int | None, closed: Sequence[Range]) -> int | None:
         """The place in the target of a place between sentences, where source and target are the same.

@@ -62,12 +62,6 @@ class Terms:
     def __len__(self) -> int:
         return len(self.targets)
 
-    @property
-    def characters(self) -> frozenset[str]:
-        """The characters of the source phrases, in every case if case is ignored."""
-        phrases = "".join(self.targets)
-        return frozenset(phrases + phrases.upper() + phrases.title() if self.ignore_case else phrases)
-
     def merge(self, other: Terms) -> Terms:
         """Combine the terms of both."""
         both = Terms(self.targets.items(), self.ignore_case)
@@ -77,6 +71,10 @@ class Terms:
 
     def required_by(self, text: str) -> list[tuple[str, ...]]:
         """The target alternatives that the terms in a source text require, in order of occurrence."""
+        return [self.targets[phrase] for phrase in self.phrases_in(text)]
+
+    def phrases_in(self, text: str) -> list[str]:
+        """The source phrases that a text has, in order of occurrence, without those inside longer ones."""
         text = self._fold_case(normalize(text))
         starts = [index for index in range(len(text)) if is_word_boundary(text, index)]
         taken: list[tuple[int, int]] = []
@@ -86,7 +84,7 @@ class Terms:
                 matches = text[start:end] in self.targets and end <= len(text) and is_word_boundary(text, end)
                 if matches and all(end <= other or start >= until for other, until in taken):
                     taken.append((start, end))
-        return [self.targets[text[start:end]] for start, end in sorted(taken)]
+        return [text[start:end] for start, end in sorted(taken)]
 
     def _fold_case(self, text: str) -> str:
         return text.casefold() if self.ignore_case else text
