@@ -202,7 +202,8 @@ def suggest_options(error: click.NoSuchOption) -> str:
     if error.ctx is None:
         return ""
     word = error.option_name.lstrip("-")
-    known = [name for option in error.ctx.command.params for name in option.opts if name.startswith("--")]
+    names = (name for option in error.ctx.command.params for name in (*option.opts, *option.secondary_opts))
+    known = [name for name in names if name.startswith("--")]
     similar = close_matches(word, [name[2:] for name in known], 3, OPTION_SIMILARITY)
     found = [name for name in known if name[2:] in similar or begins_like(name[2:], word)]
     if word in TARGET_LANGUAGE and "--to" in known:

@@ -76,14 +76,9 @@ class LineTranslator:
         return found.masked.text if found.masked.has_words() else ""
 
     def _restore(self, line: MaskedLine, translation: Translation) -> Translation:
-        from dragoman.documents.transfer.assembly import Unit, unmask  # few texts need it
-
         if not line.masked.has_words():
             return Translation(line.segment.text)
-        unit = Unit(line.masked, "", marked=False)
-        if unit.accept(translation):
-            return replace(translation, text=unmask(unit.target, line.segment))
-        return next(self._translate_segments([line.segment.text]))
+        return restore(line, translation) or next(self._translate_segments([line.segment.text]))
 
     def _translate_segments(self, lines: Sequence[str]) -> Iterator[Translation]:
         """The translations of lines, all made when the first is taken."""
@@ -100,6 +95,21 @@ class LineTranslator:
         return ModelTranslator(self.translator, **self.options)
 
 
+def restore(line: MaskedLine, translation: Translation) -> Translation | None:
+    """The translation of a masked line with its placeholders; None if one is lost."""
+    from dragoman.documents.transfer.assembly import Unit, unmask  # few texts need it
+
+    unit = Unit(line.masked, "", marked=False)
+    return replace(translation, text=unmask(unit.target, line.segment)) if unit.accept(translation) else None
+
+
+def restore_alternatives(line: MaskedLine, translation: Translation) -> Translation | None:
+    """The best translation that has all placeholders, with the others that do; None if there is none."""
+    found = [restore(line, one) for one in (replace(translation, alternatives=()), *translation.alternatives)]
+    kept = [one for one in found if one is not None]
+    return replace(kept[0], alternatives=tuple(kept[1:])) if kept else None
+
+
 def text_translations(jobs: Sequence[Job | None], results: Sequence[SegmentResult]) -> list[Translation]:
     """The translation of each text that was translated as a segment, with the scores and flags of its sentences."""
     return [
@@ -112,10 +122,13 @@ def text_translations(jobs: Sequence[Job | None], results: Sequence[SegmentResul
 
 def join_sentences(units: Sequence[Unit], text: str) -> Translation:
     """A translation with that text; `copied` says that a sentence was left in the source language."""
-    found = [
-        unit.translation or Translation(unit.masked.text, copied=unit.problem != "empty", empty=unit.problem == "empty")
-        for unit in units
-        if unit.translate
-    ]
-    layout = Layout((LineLayout("", len(found), ""),))
+    found, per_line = list[Translation](), [0]
+    for unit in units:
+        if "\n" in unit.before:
+            per_line.append(0)
+        if unit.translate:
+            left = Translation(unit.masked.text, copied=unit.problem != "empty", empty=unit.problem == "empty")
+            found.append(unit.translation or left)
+            per_line[-1] += 1
+    layout = Layout(tuple(LineLayout("", n, "") for n in per_line))
     return replace(join_translations(layout, found), text=text) if found else Translation(text)

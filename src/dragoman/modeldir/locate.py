@@ -98,6 +98,8 @@ def is_language_pair(name: str) -> bool:
 def missing_pair(name: str) -> str:
     """The error for a language pair without a model; a similar name would have other languages."""
     names = model_names()
+    if (same := name.replace("_", "-")) in names and same != name:
+        return f"there is no model {name}; did you mean {same}?"
     installed = f"installed: {', '.join(names)}; see `dragoman models`" if names else "no models are installed"
     return (
         f"there is no model {name} ({installed}); give a model directory, or convert an Opus-MT model with "

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import PurePath
 from typing import Final
 
@@ -17,16 +18,17 @@ from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.sentences import without_terms
+from dragoman.documents.transfer.placeholders import find_between
+from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
 from dragoman.errors import DocumentError, SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
-from dragoman.serve.offload import offload
 from dragoman.serve.scheduling.budget import Meter, check_reply, check_seconds, check_work, estimate_work
 from dragoman.serve.scheduling.queue import BatchSettings
-from dragoman.serve.service import Caller, Service, max_sentence_characters
+from dragoman.serve.service import Caller, Service, check_terms, count_characters, max_sentence_characters
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import LONG_LINE, Segmenter
 
@@ -34,6 +36,7 @@ UNPACKED_FACTOR: Final = 4  # by which an unpacked document may exceed the limit
 STRUCTURE: Final = (b"<", b"\n", b"\r", b'"', b",", b"[", b"{", b"*", b"`", b"|")  # of HTML, JSON, YAML, Markdown...
 MAX_STRUCTURE: Final = 100_000  # of these per document; a text of a million characters has about 50,000
 MAX_TAGS: Final = 250_000  # in all parts of an archive
+MAX_PROTECTED: Final = 20_000  # placeholders and symbols per request; they take a second
 ASSEMBLED_CHARACTERS: Final = 4096  # at a time, so that other large requests wait for milliseconds
 MAX_NAME: Final = 150  # characters of a file name
 
@@ -46,6 +49,7 @@ class DocumentWork:
     settings: BatchSettings
     segments: SegmentTranslation
     meter: Meter  # counts sentences while they are translated
+    large: bool  # whether its steps run off the event loop
 
     @classmethod
     def plan(
@@ -55,10 +59,13 @@ class DocumentWork:
         settings: BatchSettings,
         align: bool = False,
         memory: bool = True,
+        meter: Meter | None = None,
+        large: bool = True,
     ) -> DocumentWork:
         """Split segments into sentences; reject documents that cost too much. With `align`, align all words.
 
-        With `memory`, sentences that the translation memory of the model has are taken from there.
+        With `memory`, sentences that the translation memory of the model has are taken from there. `meter` has the
+        costs of what else the request has.
         """
         texts = [segment.text for segment in segments if segment.translate]
         size = service.check_size(texts)
@@ -69,9 +76,13 @@ class DocumentWork:
         files = settings.model.memory
         found_in = files.between(*document_languages(settings)) if files is not None and memory else None
         aligned = align and settings.model.has_attention
-        work = SegmentTranslation(segments, split, partial(unknown_characters, settings), aligned, found_in)
-        check_sentence_count(len(work.units))
-        found = cls(service, settings, work, Meter(service.limits))
+        unknown = unknown_reader(settings)
+        check_protected(texts, unknown)
+        work = SegmentTranslation(segments, split, unknown, aligned, found_in)
+        check_sentence_count(sum(len(job.units) for job in work.jobs if job is not None))
+        if sum(count_characters(targets) for _, targets in settings.terms) > MAX_CONSTRAINT_CHARACTERS:
+            check_terms([unit.masked.text for unit in work.units], settings.terms)
+        found = cls(service, settings, work, Meter(service.limits) if meter is None else meter, large)
         seconds = total = 0.0
         for aligned in (False, True):
             own = found.settings_for(aligned)
@@ -93,17 +104,19 @@ class DocumentWork:
         if required is None:
             return settings
         kept = tuple((word, (word,)) for word in required)
-        return replace(settings, constraints=Constraints.of((), ()), terms=(*settings.terms, *kept))
+        constraints = settings.constraints or Constraints.of((), ())
+        return replace(settings, constraints=constraints, terms=(*settings.terms, *kept))
 
     async def translate(self, caller: Caller) -> Report:
         """Translate the sentences by the deadline; drop them if the client disconnects."""
         steps = self.segments.steps()
         found: Iterable[Translation] | None = None
-        while (step := await offload(next_step, steps, found)) is not None:
+        run = self.service.run_step
+        while (step := await run(partial(next_step, steps, found), caller, self.large)) is not None:
             found = await self._translate_step(step, caller)
         results: list[SegmentResult] = []
         for part in divide_segments(self.segments.segments, ASSEMBLED_CHARACTERS):
-            results += await offload(self.segments.assemble, part)
+            results += await run(partial(self.segments.assemble, part), caller, self.large)
         return Report(results)
 
     async def _translate_step(self, step: SentenceRequest, caller: Caller) -> list[Translation] | None:
@@ -175,12 +188,27 @@ def split_line(segmenter: Segmenter, limit: int, line: str) -> list[str]:
     return [part for sentence in found for part in cut_text(sentence, limit)]
 
 
-def unknown_characters(settings: BatchSettings, text: str) -> Set[str]:
-    """The characters of a text that the model cannot read, except those of its terms."""
-    found: Set[str] = settings.model.segmenter.tokenizer.unknown_characters(text)
-    for terms in (settings.model.terms, Terms(settings.terms)) if found else ():
-        found = found if terms is None else without_terms(found, text, terms)
-    return found
+def check_protected(texts: Sequence[str], unknown: Unknown) -> None:
+    """Reject texts with too many placeholders, URLs and words that the model cannot read: each takes time."""
+    found = (one for text in texts for one in find_between(text, (), unknown(text)))
+    if next(islice(found, MAX_PROTECTED, None), None) is not None:
+        what = "placeholders, URLs, or symbols that the model cannot read"
+        raise RequestError(413, "too_large", f"the text has over {MAX_PROTECTED:,} {what}; send it in parts")
+
+
+def unknown_reader(settings: BatchSettings) -> Unknown:
+    """A function for the characters of a text that the model cannot read, except those of the text's terms."""
+    read = settings.model.segmenter.tokenizer.unknown_characters
+    own = Terms(settings.terms) if settings.terms else None
+    all_terms = [terms for terms in (settings.model.terms, own) if terms is not None]
+
+    def unknown(text: str) -> Set[str]:
+        found: Set[str] = read(text)
+        for terms in all_terms if found else ():
+            found = without_terms(found, text, terms)
+        return found
+
+    return unknown
 
 
 def cut_text(text: str, limit: int) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
@@ -38,6 +38,7 @@ LARGE_CHARACTERS: Final = 20_000  # larger requests are prepared in a thread, to
 DEFAULT_BATCH: Final = 64
 MAX_SENTENCE_BYTES: Final = 2_000  # per queued sentence; the translator splits it further if needed
 BYTES_PER_TOKEN: Final = 8  # at most, for the longest input of a model
+T = TypeVar("T")
 WaitDisconnected = Callable[[], Awaitable[None]]
 
 
@@ -124,14 +125,25 @@ class Service:
                 raise RequestError(422, "invalid_character", message) from None
         return size
 
-    async def translate(self, texts: Sequence[str], settings: BatchSettings, caller: Caller) -> list[Translation]:
+    async def translate(
+        self, texts: Sequence[str], settings: BatchSettings, caller: Caller, meter: Meter | None = None
+    ) -> list[Translation]:
         """Translate texts by the deadline; drop them if the client disconnects."""
-        large = len(texts) + sum(map(len, texts)) > LARGE_CHARACTERS
-        prepare = partial(self.prepare, texts, settings)
-        layouts, sentences, each = await offload(prepare) if large else prepare()
-        translations = await self.translate_sentences(sentences, each, caller)
-        join = partial(join_texts, layouts, translations)
-        return await offload(join) if large else join()
+        large = is_large(texts)
+        layouts, sentences, each = await self.run_step(partial(self.prepare, texts, settings), caller, large)
+        translations = await self.translate_sentences(sentences, each, caller, meter)
+        return await self.run_step(partial(join_texts, layouts, translations), caller, large)
+
+    async def run_step(self, call: Callable[[], T], caller: Caller, large: bool) -> T:
+        """Call a function, off the event loop if it is large; give up at the deadline or if the client disconnects."""
+        if not large:
+            return call()
+        step = asyncio.ensure_future(offload(call))
+        try:
+            await self._wait(step, caller)
+        finally:
+            step.cancel()  # it may not have begun
+        return step.result()
 
     def prepare(
         self, texts: Sequence[str], settings: BatchSettings
@@ -194,23 +206,29 @@ class Service:
                 loop.call_soon_threadsafe(finish)
 
         request = QueuedRequest(settings, sentences, on_done, caller.client, meter or Meter(self.limits))
-        watch = asyncio.ensure_future(caller.disconnected())
         try:
             try:
                 self.queue.put(request)
             except QueueClosedError as error:
                 raise RequestError(503, error.code, str(error), 5) from None
-            timeout = max(0.0, caller.deadline - loop.time())
-            await asyncio.wait({finished, watch}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if not finished.done():
-                self._give_up(watch.done())
+            await self._wait(finished, caller)
         finally:
-            watch.cancel()
             if not finished.done():
                 self.queue.drop(request)
         if request.error is not None:
             raise request.error
         return request.translations
+
+    async def _wait(self, finished: asyncio.Future[Any], caller: Caller) -> None:
+        """Wait until it is finished; give up at the deadline or if the client disconnects."""
+        watch = asyncio.ensure_future(caller.disconnected())
+        try:
+            timeout = max(0.0, caller.deadline - asyncio.get_running_loop().time())
+            await asyncio.wait({finished, watch}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not finished.done():
+                self._give_up(watch.done())
+        finally:
+            watch.cancel()
 
     def _give_up(self, disconnected: bool) -> None:
         self.metrics.count_dropped("gone" if disconnected else "deadline")
@@ -233,6 +251,11 @@ class Service:
         """Accept no more requests; the worker ends when the queue is empty."""
         self.shutting_down = True
         self.queue.close()
+
+
+def is_large(texts: Sequence[str]) -> bool:
+    """Whether texts are prepared off the event loop."""
+    return len(texts) + sum(map(len, texts)) > LARGE_CHARACTERS
 
 
 def split_texts(segmenter: Segmenter, texts: Sequence[str], whole: bool) -> tuple[list[Layout], list[str]]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-from dragoman.documents.lines import text_translations
+from dragoman.documents.lines import mask_line, restore_alternatives, text_translations
 from dragoman.documents.segment import Segment
 from dragoman.documents.transfer.placeholders import has_placeholders
-from dragoman.serve.documents import DocumentWork, unknown_characters
-from dragoman.serve.offload import offload
+from dragoman.documents.transfer.unknown_text import Unknown
+from dragoman.serve.documents import DocumentWork, unknown_reader
+from dragoman.serve.scheduling.budget import Meter
 from dragoman.serve.scheduling.queue import BatchSettings
-from dragoman.serve.service import LARGE_CHARACTERS, Caller, Service
+from dragoman.serve.service import Caller, Service, is_large
 from dragoman.translation.result import Translation
+
+TEXTS_WITH_TERMS = 100  # more of them are large: terms are looked for in each
 
 
 async def translate_texts(
@@ -19,35 +24,59 @@ async def translate_texts(
 ) -> list[Translation]:
     """The translation of each text, in order."""
     service.check_size(texts)
-    protected = await find_protected(texts, settings) if protects_placeholders(settings) else []
+    if not protects_placeholders(settings):
+        return await service.translate(texts, settings, caller)
+    if settings.search.n_best > 1:
+        return await translate_masked(service, texts, settings, caller)
+    has_terms = bool(settings.terms) or settings.model.terms is not None
+    large = is_large(texts) or (has_terms and len(texts) > TEXTS_WITH_TERMS)
+    find = partial(find_protected, texts, unknown_reader(settings))
+    protected = await service.run_step(find, caller, large)
     if not protected:
         return await service.translate(texts, settings, caller)
+    check = partial(service.prepare, texts, settings)  # the limits apply to all texts together
+    await service.run_step(check, caller, large)
+    meter = Meter(service.limits)
     segments = [Segment(texts[i]) for i in protected]
-    work = await offload(DocumentWork.plan, service, segments, settings, memory=False)
+    plan = partial(DocumentWork.plan, service, segments, settings, memory=False, meter=meter, large=large)
+    work = await service.run_step(plan, caller, large)
     chosen = {*protected}
     others = [i for i in range(len(texts)) if i not in chosen]
-    found = dict(zip(others, await service.translate([texts[i] for i in others], settings, caller), strict=True))
+    translated = await service.translate([texts[i] for i in others], settings, caller, meter)
+    found = dict(zip(others, translated, strict=True))
     report = await work.translate(caller)
-    translations = await offload(text_translations, work.segments.jobs, report.results)
+    join = partial(text_translations, work.segments.jobs, report.results)
+    translations = await service.run_step(join, caller, large)
     found.update(zip(protected, translations, strict=True))
     return [found[i] for i in range(len(texts))]
+
+
+async def translate_masked(
+    service: Service, texts: Sequence[str], settings: BatchSettings, caller: Caller
+) -> list[Translation]:
+    """The best translations of each text: those that keep all placeholders, or one that was made to keep them."""
+    lines = await service.run_step(lambda: [mask_line(text) for text in texts], caller, is_large(texts))
+    sent = [text if line is None else line.masked.text for text, line in zip(texts, lines, strict=True)]
+    found = await service.translate(sent, settings, caller)
+    restored = [
+        one if line is None else restore_alternatives(line, one) for one, line in zip(found, lines, strict=True)
+    ]
+    lost = [i for i, one in enumerate(restored) if one is None]
+    if not lost:
+        return [one for one in restored if one is not None]
+    single = replace(settings, search=replace(settings.search, n_best=1))
+    again = dict(zip(lost, await translate_texts(service, [texts[i] for i in lost], single, caller), strict=True))
+    return [again[i] if one is None else one for i, one in enumerate(restored)]
 
 
 def protects_placeholders(settings: BatchSettings) -> bool:
     """Whether placeholders are masked: not if words of the text itself are needed, or limits apply to it as a whole."""
     search, constraints = settings.search, settings.constraints
     required = constraints is not None and bool(constraints.require)
-    plain = search.n_best == 1 and search.sampling is None and search.for_part(2) == search
+    plain = search.sampling is None and search.for_part(2) == search
     return plain and not settings.alignment and not required
 
 
-async def find_protected(texts: Sequence[str], settings: BatchSettings) -> list[int]:
-    """The indices of texts with placeholders, or with characters that the model cannot read.
-
-    Many or long texts are searched off the event loop.
-    """
-
-    def find() -> list[int]:
-        return [i for i, text in enumerate(texts) if has_placeholders(text) or unknown_characters(settings, text)]
-
-    return await offload(find) if len(texts) + sum(map(len, texts)) > LARGE_CHARACTERS else find()
+def find_protected(texts: Sequence[str], unknown: Unknown) -> list[int]:
+    """The indices of texts with placeholders, or with characters that the model cannot read."""
+    return [i for i, text in enumerate(texts) if has_placeholders(text) or unknown(text)]

@@ -77,13 +77,14 @@ class Terms:
         """The source phrases that a text has, in order of occurrence, without those inside longer ones."""
         text = self._fold_case(normalize(text))
         starts = [index for index in range(len(text)) if is_word_boundary(text, index)]
-        taken: list[tuple[int, int]] = []
+        taken, covered = list[tuple[int, int]](), bytearray(len(text))
         for size in self.sizes:
             for start in starts:
                 end = start + size
                 matches = text[start:end] in self.targets and end <= len(text) and is_word_boundary(text, end)
-                if matches and all(end <= other or start >= until for other, until in taken):
+                if matches and covered.find(1, start, end) < 0:
                     taken.append((start, end))
+                    covered[start:end] = b"\1" * size
         return [text[start:end] for start, end in sorted(taken)]
 
     def _fold_case(self, text: str) -> str:

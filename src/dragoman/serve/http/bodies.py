@@ -167,6 +167,6 @@ async def read_file_form(request: Request, advice: str) -> tuple[SentFile, dict[
     if len(files) > 1:
         raise RequestError(400, "invalid_form", f"the form has {len(files)} files; send one file at a time")
     if not files:
-        raise RequestError(400, "missing_field", f"the form has no file; {advice}")
+        raise RequestError(400, "invalid_form", f"the form has no file; {advice}")
     texts = {name: [value for value in values if isinstance(value, str)] for name, values in parts.items()}
     return files[0], single_fields({name: values for name, values in texts.items() if values})

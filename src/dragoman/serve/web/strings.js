@@ -11,7 +11,7 @@ const STRINGS = {
     textErrors: { too_large: "The text is too long to translate at once. Translate it in parts.", over_budget: "The text is too long to translate at once. Translate it in parts." },
     fileErrors: {
       too_large: "The file is too long to translate at once. Split it into smaller files.", over_budget: "The file is too long to translate at once. Split it into smaller files.",
-      unsupported_format: "This kind of file cannot be translated. Choose a document (Word, PowerPoint, Excel, OpenDocument, EPUB, HTML, Markdown, text), subtitles, or strings of a program (PO, XLIFF, JSON, YAML and others). Save a PDF, an RTF or an old Office document as .docx first.",
+      unsupported_format: "This kind of file cannot be translated. Choose a document (Word, PowerPoint, Excel, OpenDocument, EPUB, HTML, Markdown, text), subtitles, or strings of a program (PO, XLIFF, JSON, YAML and others). Save a PDF or an RTF as .docx first, and an old Office document as .docx, .pptx or .xlsx.",
     },
     hint: "Type or paste text, or drop a file", empty: "The translation appears here",
     help: "Use the arrow keys to move between words and hear what each one attends to. Press Escape to stop.",
@@ -39,7 +39,7 @@ const STRINGS = {
     textErrors: { too_large: "文字太长，无法一次翻译：请分段翻译。", over_budget: "文字太长，无法一次翻译：请分段翻译。" },
     fileErrors: {
       too_large: "文件太长，无法一次翻译：请拆分成几个小文件。", over_budget: "文件太长，无法一次翻译：请拆分成几个小文件。",
-      unsupported_format: "不支持这种文件。请选择文档（Word、PowerPoint、Excel、OpenDocument、EPUB、HTML、Markdown、纯文本）、字幕或程序字符串（PO、XLIFF、JSON、YAML 等）。PDF、RTF 和旧版 Office 文档请先另存为 .docx。",
+      unsupported_format: "不支持这种文件。请选择文档（Word、PowerPoint、Excel、OpenDocument、EPUB、HTML、Markdown、纯文本）、字幕或程序字符串（PO、XLIFF、JSON、YAML 等）。PDF 和 RTF 请先另存为 .docx，旧版 Office 文档请另存为 .docx、.pptx 或 .xlsx。",
     },
     hint: "输入或粘贴文字，或拖入文件", empty: "译文显示在这里",
     help: "用方向键逐词移动，可以听到每个词关注哪里。按 Esc 退出。",

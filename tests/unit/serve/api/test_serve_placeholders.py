@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import pytest
 from fake_translator import client_of
 
-from dragoman.serve.limits import Limits
+from dragoman.serve import service as service_module
+from dragoman.serve.documents import MAX_PROTECTED
+from dragoman.serve.errors import RequestError
+from dragoman.serve.limits import MAX_SENTENCES, Limits
 from dragoman.serve.models.served_model import ServedModel
-from dragoman.serve.service import Service
+from dragoman.serve.service import Caller, Service
+from dragoman.translation.result import Translation
 from serving import WHOLE_LINES
 from word_by_word import Aligned
 
@@ -46,10 +55,10 @@ def test_lost_placeholders_are_tried_again_or_the_sentence_is_flagged() -> None:
         assert found["text"] == "one {x}\nTHREE TWO" and "copied" in found["flags"]
 
 
-def test_alternatives_and_alignments_are_those_of_the_text_itself() -> None:
+def test_alignments_and_samples_are_those_of_the_text_itself() -> None:
     translator = Aligned()
     for client in client_of(aligned_service(translator)):
-        for fields in ({"n_best": 2}, {"alignments": True}, {"sampling": {"top_k": 3}}):
+        for fields in ({"alignments": True}, {"sampling": {"top_k": 3}}):
             (found,) = client.post("/v1/translate", json={"text": "one {x}", **fields}).json()["translations"]
             assert found["text"] == "{X} ONE"
 
@@ -58,3 +67,94 @@ def test_all_texts_count_toward_the_limit() -> None:
     for client in client_of(aligned_service(Aligned(), max_characters=20)):
         answer = client.post("/v1/translate", json={"text": ["one {x} two", "three four five"]})
         assert answer.status_code == 413 and answer.json()["error"]["code"] == "too_large"
+
+
+class Listing(Aligned):
+    """Has alternatives, of which only some keep what the text has; `best` is the first of them."""
+
+    def __init__(self, best: str = "{} IST X1") -> None:
+        super().__init__()
+        self.best = best
+
+    def stream(self, texts: Any, **settings: Any) -> Any:
+        if settings["search"].n_best == 1:
+            yield from super().stream(texts, **settings)
+            return
+        for text in texts:
+            others = tuple(Translation(one.format(text[:3])) for one in ("{} LOST", "X1 {}", "{} X1 X1"))
+            yield Translation(self.best.format(text[:3]), alternatives=others)
+
+
+def test_alternatives_keep_placeholders_or_are_left_out() -> None:
+    for best, expected in (("{} IST X1", ["one IST {x}", "{x} one"]), ("{} LOST", ["{x} one"])):
+        for client in client_of(aligned_service(Listing(best))):
+            body = {"text": ["one {x}"], "n_best": 3}
+            (found,) = client.post("/v1/translate", json=body).json()["translations"]
+            assert [found["text"], *(one["text"] for one in found.get("alternatives", []))] == expected
+    for client in client_of(aligned_service(Listing("{} LOST"))):
+        (found,) = client.post("/v1/translate", json={"text": ["one {x} {y}"], "n_best": 3}).json()["translations"]
+        assert found["text"] == "{y} {x} ONE"  # none has both, so it was translated again
+
+
+def test_lines_with_placeholders_are_not_flagged_as_split() -> None:
+    for client in client_of(aligned_service(Aligned())):
+        (found,) = client.post("/v1/translate", json={"text": "one {x}\ntwo three\n\n{y} four"}).json()["translations"]
+        assert (found["text"], found["flags"]) == ("{x} ONE\nTHREE TWO\n\nFOUR {y}", [])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["{}\n" * (MAX_SENTENCES + 1)],
+        ["yes\n" * (MAX_SENTENCES // 2 + 1), "no {}\n" * (MAX_SENTENCES // 2 + 1)],
+        ["{} " * (MAX_PROTECTED + 1)],
+    ],
+    ids=["lines", "lines of both kinds", "placeholders"],
+)
+def test_placeholders_do_not_evade_limits(texts: list[str]) -> None:
+    for client in client_of(aligned_service(Aligned())):
+        answer = client.post("/v1/translate", json={"text": texts})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+def test_work_counts_for_all_texts_together() -> None:
+    text = "one two three four five six seven eight nine ten "
+    for client in client_of(aligned_service(Aligned(), max_work=450)):
+        assert client.post("/v1/translate", json={"text": [text, "{x} two"]}).status_code == 200
+        answer = client.post("/v1/translate", json={"text": [text * 3, text * 3 + "{x}"]})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "over_budget")
+
+
+def test_a_retry_keeps_avoided_phrases() -> None:
+    translator = Aligned(lost=["X1", "4831"])
+    for client in client_of(aligned_service(translator)):
+        client.post("/v1/translate", json={"text": "one {x}", "avoid": ["vor"]})
+        assert translator.calls and all(call["avoid"] for call in translator.calls)
+
+
+def test_small_requests_do_not_use_the_thread_for_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[object]()
+
+    async def offload(call: Callable[[], Any], *_: object) -> Any:
+        calls.append(call)
+        return call()
+
+    monkeypatch.setattr(service_module, "offload", offload)
+    for client in client_of(aligned_service(Aligned())):
+        assert client.post("/v1/translate", json={"text": ["one {x}", "two"]}).status_code == 200
+        assert not calls
+        assert client.post("/v1/translate", json={"text": "one {x}\n" * 4000}).status_code == 200
+        assert calls
+
+
+def test_a_large_step_ends_at_the_deadline() -> None:
+    async def wait() -> float:
+        loop = asyncio.get_running_loop()
+        begun, service = loop.time(), aligned_service(Aligned())
+        caller = Caller(begun + 0.1, asyncio.Event().wait)  # type: ignore[arg-type]
+        with pytest.raises(RequestError) as caught:
+            await service.run_step(partial(time.sleep, 1.0), caller, large=True)
+        assert caught.value.status == 504
+        return loop.time() - begun
+
+    assert asyncio.run(wait()) < 0.9
