@@ -104,7 +104,7 @@ def restore(line: MaskedLine, translation: Translation) -> Translation | None:
 
 
 def restore_alternatives(line: MaskedLine, translation: Translation) -> Translation | None:
-    """The best translation that has all placeholders, with the others that do; None if there is none."""
+    """The best translation that has all placeholders, with the others that do; None if all lack one."""
     found = [restore(line, one) for one in (replace(translation, alternatives=()), *translation.alternatives)]
     kept = [one for one in found if one is not None]
     return replace(kept[0], alternatives=tuple(kept[1:])) if kept else None

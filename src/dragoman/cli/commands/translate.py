@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,11 +165,7 @@ def command(
         check_document_options()
     else:
         reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
-    place = None if documents or on_ray else resolve_output(parse_output(output), given)
-    if place is not None:
-        from dragoman.documents.detect import check_text_output
-
-        check_text_output(place)
+    place = None if documents or on_ray else text_output(output, given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     if settings["split"] == "never":
         reject_unused(("language",), "--split never does not split lines into sentences")
@@ -206,6 +202,16 @@ def command(
     show = Columns(scores, alignments, nbest > 1, as_json)
     blocks = [sentences] if texts else stream_lines(sources)
     translate_lines(translator, blocks, place, constraints, options, show, report)
+
+
+def text_output(output: str, given: Sequence[Path | None]) -> Path | None:
+    """The file to write lines to, None for standard output."""
+    from dragoman.documents.detect import check_text_output
+
+    place = resolve_output(parse_output(output), given)
+    if place is not None:
+        check_text_output(place)
+    return place
 
 
 def text_files(model: str, files: tuple[str, ...], texts: tuple[str, ...]) -> list[Path | None]:
