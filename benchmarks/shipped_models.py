@@ -1,6 +1,6 @@
 """Make the models that ship with Dragoman: a teacher for each direction, and a student of it.
 
-    python benchmarks/shipped_models.py DATA --out RUNS phrases teacher aligner distill tune measure publish
+    python benchmarks/shipped_models.py DATA --out RUNS phrases teacher aligner distill measure publish --pair en-de
 
 DATA holds europarl_en-de, tatoeba_en-de and wmt_en-de, as folders of text files, packed or not (train.en.xz,
 newstest2013.de). Where there are other Tatoeba folders (tatoeba_en-fr), the student learns from their English too.
@@ -14,11 +14,8 @@ Stages run in the order in which they are given, and each resumes where it stopp
               agreement of both directions; not needed if RUNS has a model of the opposite direction, or the
               repository
     distill   the student: 6 encoder and 2 decoder layers, d_model 256, trained on the translations of the teacher
-    tune      the student, or the model of the repository, fine-tuned on its own translations, on real ones and on
-              phrases, with word alignments by majority (an hour and a half on two CPU cores)
     measure   BLEU and chrF of all of them on newstest2013, newstest2014, Tatoeba and Europarl
-    publish   the last of them in int8 in models/PAIR, with its license and its card; --weaknesses is a text for the
-              card
+    publish   the student in int8 in models/PAIR, with its license and its card; --weaknesses is a text for the card
 
 Models are chosen by newstest2013 alone. No sentence of a test set is a source of the student.
 RUNS/PAIR/times.json has the seconds of each stage, steps.json the steps. With --minutes, the student
@@ -33,21 +30,22 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Thread
 
 from corpus_arguments import find_file
 from shipped_card import LICENSE, card
-from shipped_corpora import NEWS, fold, is_chosen, read_lines, write_lines
 from shipped_phrases import count_phrases, translations, with_cases
-from shipped_tuning import tuning_options, write_tuning_corpora
 
+from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.modeldir.locate import is_model
 from dragoman.modeldir.save import set_license
 from dragoman.progress import ConsoleReporter
 from dragoman.translation.probes import store_probes
 
+NEWS = ("news-test2008", "newstest2009", "newstest2010", "newstest2011", "newstest2012")
 TESTS = {
     "newstest2013": "wmt_en-de/newstest2013",
     "newstest2014": "wmt_en-de/newstest2014",
@@ -55,15 +53,13 @@ TESTS = {
     "europarl": "europarl_en-de/test",
 }
 HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
-STAGES = ("phrases", "teacher", "aligner", "distill", "tune", "measure", "publish")
+STAGES = ("phrases", "teacher", "aligner", "distill", "measure", "publish")
 ROOT = Path(__file__).resolve().parent.parent
-STEPS = {"teacher": 16_000, "aligner": 3_500, "student": 27_000, "tuned": 2_000}
+TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 16_000, 3_500, 27_000
 MEASURED = {
     "teacher": ("--device", "cpu", "--precision", "int8"),
     "student": ("--device", "cpu", "--precision", "float32"),
     "student-int8": ("--device", "cpu", "--precision", "int8"),
-    "tuned": ("--device", "cpu", "--precision", "float32"),
-    "tuned-int8": ("--device", "cpu", "--precision", "int8"),
 }
 LINES_PER_SECOND, STUDENT_STEP_SECONDS = 7500, 0.0086  # the teacher with beam 4, and the student, on one H200
 STUDENT_OVERHEAD = 200  # seconds: align, select, prepare, compile, evaluate, compare
@@ -203,7 +199,10 @@ class Maker:
     def source_lines(self) -> Iterator[str]:
         """The sentences that the teacher translates for the student: each once, none of a test set."""
         seen = self.held_out()
-        for name in self.source_names():
+        names = ["europarl_en-de/train", "tatoeba_en-de/train", *(f"wmt_en-de/{name}" for name in NEWS)]
+        others = sorted(path.name for path in self.data.glob("tatoeba_en-*") if path.name != "tatoeba_en-de")
+        names += [f"{name}/train" for name in others if self.source == "en"]
+        for name in names:
             share = self.europarl_share if name.startswith("europarl") else 1.0
             for line in read_lines(self.file(name, self.source)):
                 mark = fold(line)
@@ -213,12 +212,6 @@ class Maker:
                     yield line
         if self.phrase_files[0].exists():
             yield from read_lines(self.phrase_files[0])
-
-    def source_names(self) -> list[str]:
-        """The corpora whose source side the teacher translates."""
-        names = ["europarl_en-de/train", "tatoeba_en-de/train", *(f"wmt_en-de/{name}" for name in NEWS)]
-        others = sorted(path.name for path in self.data.glob("tatoeba_en-*") if path.name != "tatoeba_en-de")
-        return names + [f"{name}/train" for name in others if self.source == "en"]
 
     def held_out(self) -> set[str]:
         """The sentences of all test sets, folded."""
@@ -237,7 +230,7 @@ class Maker:
         models = (str(self.out / "teacher"), "--reverse", str(reverse))
         record = self.out / "steps.json"
         if record.exists():  # a run that resumes keeps its steps
-            self.steps |= json.loads(record.read_text())
+            self.steps = json.loads(record.read_text())
         elif self.deadline < float("inf") and not self.dry_run:
             lines = sum(1 for _ in read_lines(self.sources()))
             self.steps["student"] = fitting_steps(self.deadline - time.monotonic(), lines, self.steps["student"])
@@ -246,24 +239,6 @@ class Maker:
         if not self.dry_run:
             record.write_text(json.dumps(self.steps) + "\n")
         self.run("distill", "distill", *models, "--source", str(self.sources()), *self.valid, *options)
-
-    @property
-    def untuned(self) -> Path:
-        """The model that is fine-tuned: the student, or the model of the repository."""
-        student = self.out / "student"
-        return student if is_model(student) else ROOT / "models" / self.out.name
-
-    def tune(self) -> None:
-        """Fine-tune the student, so that it aligns words better and knows phrases."""
-        if not self.dry_run:
-            write_tuning_corpora(self)
-        steps, run = self.steps["tuned"], str(self.out / "tuning")
-        tuned, quantized = (str(self.out / name) for name in ("tuned", "tuned-int8"))
-        corpora, settings = tuning_options(self)
-        changes = set_options(*settings, *schedule(steps))
-        self.run("tune", "train", "--from", str(self.untuned), *corpora, *self.valid, *changes, "--out", run)
-        self.run("tune", "average", run, "--checkpoints", str(steps), "--out", tuned)
-        self.run("tune", "quantize", tuned, "--out", quantized)
 
     def measure(self) -> None:
         """Measure all models on all test sets."""
@@ -275,13 +250,12 @@ class Maker:
                 self.run("measure", "evaluate", str(self.out / model), *tests, *names, "--beam", "4", *options, *report)
 
     def publish(self) -> None:
-        """Copy the student in int8, fine-tuned or not, to models/, with its license and its card."""
-        place, tuned = ROOT / "models" / self.out.name, self.out / "tuned-int8"
-        model = tuned if is_model(tuned) else self.out / "student-int8"
-        print(f"{model} -> {place}", flush=True)
+        """Copy the student in int8 to models/, with its license and its card."""
+        place = ROOT / "models" / self.out.name
+        print(f"{self.out / 'student-int8'} -> {place}", flush=True)
         if not self.dry_run:
             shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(model, place)
+            shutil.copytree(self.out / "student-int8", place)
             set_license(place, LICENSE)
             store_probes(place)  # words of its vocabulary instead of sentences of the validation set
             (place / "card.md").write_text(card(self.out, self.weaknesses), encoding="utf-8")
@@ -291,6 +265,30 @@ def fitting_steps(seconds: float, lines: int, most: int) -> int:
     """The student's steps that fit into the time that is left, with the teacher's translations of its sources."""
     training = seconds - lines / LINES_PER_SECOND - STUDENT_OVERHEAD
     return max(most // 4, min(most, int(training / STUDENT_STEP_SECONDS) // 1000 * 1000))
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file."""
+    for block in read_line_blocks(path):
+        yield from block
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text file, in one step."""
+    temporary = path.with_name(f"{path.name}.part")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    temporary.rename(path)
+
+
+def is_chosen(line: str, share: float) -> bool:
+    """Whether a line is one of this share of all lines; always the same ones."""
+    return zlib.crc32(line.encode()) < share * 2**32
+
+
+def fold(line: str) -> str:
+    """A line without case, punctuation and spaces, to recognize sentences that differ in nothing else."""
+    return "".join(character for character in line.casefold() if character.isalnum())
 
 
 def schedule(steps: int) -> tuple[str, ...]:
@@ -310,7 +308,7 @@ def main() -> None:
     parser.add_argument("stages", nargs="+", choices=STAGES, metavar="STAGE")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pair", choices=("en-de", "de-en"), action="append", help="both by default")
-    for name, steps in STEPS.items():
+    for name, steps in (("teacher", TEACHER_STEPS), ("aligner", ALIGNER_STEPS), ("student", STUDENT_STEPS)):
         parser.add_argument(f"--{name}-steps", type=int, default=steps)
     parser.add_argument("--europarl-share", type=float, default=EUROPARL_SHARE, help="of Europarl is distilled")
     parser.add_argument("--minutes", type=float, help="the student is finished by then, with fewer steps if necessary")
@@ -318,7 +316,7 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     options = parser.parse_args()
     begun = time.monotonic()
-    steps = {name: getattr(options, f"{name}_steps") for name in STEPS}
+    steps = {name: getattr(options, f"{name}_steps") for name in ("teacher", "aligner", "student")}
     makers = [
         Maker(options.data, options.out, pair, steps=steps, dry_run=options.dry_run)
         for pair in options.pair or ("en-de", "de-en")

@@ -6,19 +6,16 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
-import shipped_alignment
 import shipped_card
 import shipped_models
 import shipped_phrases
-import shipped_tuning
 
-STEPS = {"teacher": 7, "aligner": 5, "student": 11, "tuned": 3}
+STEPS = {"teacher": 7, "aligner": 5, "student": 11}
 NUMBERS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs", "seven": "sieben"}
 
 
@@ -83,7 +80,7 @@ def test_the_commands_train_teacher_aligner_and_student_in_this_order(
     monkeypatch.setattr(sys, "argv", [*place, *stages])
     shipped_models.main()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines] == ["train", "train", "distill", *["evaluate"] * 5]
+    assert [line.split()[1] for line in lines] == ["train", "train", "distill", *["evaluate"] * 3]
     assert (
         f"{data}/europarl_en-de/train.de --target {data}/europarl_en-de/train.en" in lines[1]
     )  # the opposite direction
@@ -173,48 +170,3 @@ def test_a_phrase_keeps_its_most_frequent_translation() -> None:
     )
     assert shipped_phrases.translations(counts, 0) == {"solution": "Lösung"}
     assert shipped_phrases.translations(counts, 1) == {"Antwort": "solution", "Lösung": "solution"}
-
-
-def test_links_that_two_of_three_have_win_and_the_model_links_the_rest() -> None:
-    model, forward, backward = {(0, 0), (1, 1), (3, 3), (4, 4)}, {(0, 0), (2, 1), (5, 0)}, {(2, 1), (0, 2), (4, 4)}
-    found = shipped_alignment.vote(model, forward, backward)
-    assert found == {(0, 0), (2, 1), (4, 4), (3, 3)}
-    assert shipped_alignment.parse_links(shipped_alignment.format_links(found)) == found
-
-
-def test_the_statistical_aligner_links_words_without_their_punctuation() -> None:
-    nouns = {"dog": "Hund", "cat": "Katze", "house": "Haus", "tree": "Baum", "book": "Buch"}
-    pairs = [(f"A {one}, {other}.", f"Ein {nouns[one]}, {nouns[other]}.") for one in nouns for other in nouns] * 3
-    for found in shipped_alignment.statistical_alignments(pairs):
-        assert found[1] == {(0, 0), (1, 1), (2, 2)}
-
-
-def test_the_student_learns_its_own_translations_and_sentence_pairs_with_links(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = maker(data)
-    one.out.mkdir(parents=True)
-    for path, words in zip(one.phrase_files, (["house", "tree"], ["Haus", "Baum"]), strict=True):
-        shipped_models.write_lines(path, words)
-
-    def run(self: shipped_models.Maker, stage: str, *arguments: Any) -> None:
-        lines = shipped_models.read_lines(Path(arguments[2]))
-        shipped_models.write_lines(Path(arguments[-1]), (f"{line.upper()}\t0-0 1-1 2-2" for line in lines))
-
-    for name in ("OWN_SHARES", "PAIR_SHARES"):
-        monkeypatch.setattr(shipped_tuning, name, {"europarl": 1.0, "tatoeba": 1.0, "wmt": 1.0})
-    monkeypatch.setattr(shipped_models.Maker, "run", run)
-    monkeypatch.setattr(shipped_tuning, "forced_alignments", lambda model, pairs: [{(0, 0)}] * len(pairs))
-    shipped_tuning.write_tuning_corpora(one)
-    own, pairs, phrases = (
-        [[*shipped_models.read_lines(path)] for path in shipped_tuning.corpus_files(one, name)]
-        for name in shipped_tuning.WEIGHTS
-    )
-    assert "europarl_en-de/train in en." in own[0] and "tatoeba_en-fr/train in en." in own[0]
-    assert own[1] == [line.upper() for line in own[0]]
-    assert not {*shipped_models.HELD_OUT} & {line.split()[0] for line in own[0] + pairs[0]}
-    assert pairs[1] == [line.replace(" en.", " de.") for line in pairs[0]]
-    assert all("0-0" in line.split() for line in own[2] + pairs[2])
-    assert phrases[2] == ["", ""]
-    options, _ = shipped_tuning.tuning_options(one)
-    assert options.count("--alignment") == len(shipped_tuning.WEIGHTS)
