@@ -162,11 +162,11 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for entry in means:
         print(row(*entry))
-    pointer = translator.alignment_head
-    own = Rule(pointer.layer, pointer.head, pointer.step)
-    print(f"\nby itself, without gold: {own.words()}")
+    own = translator.alignment_attention
+    print(f"\nby itself: {own}")
     for name, part in (("all", pairs), ("the first half", pairs[:half]), ("the rest", pairs[half:])):
-        found = own.score(part)
+        links = [link_words(own.select(pair.cross), pair.source, pair.target, *pair.marks) for pair in part]
+        found = score_alignment(links, [pair.gold for pair in part])
         figures = f"precision {100 * found.precision:.1f}, recall {100 * found.recall:.1f}"
         print(f"  AER {100 * found.error_rate:.1f} on {name} ({figures})")
     for name, among in (("mean of the heads", means), ("any head", scored)):

@@ -46,7 +46,7 @@ from dragoman.documents.transfer.words import WordParts, link_parts
 from dragoman.evaluation.alignment_error import read_gold
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.alignment import align
-from dragoman.translation.alignment_head import head_attention
+from dragoman.translation.alignment_head import alignment_attention
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 
@@ -85,7 +85,7 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
     sides = [[written(words) for words in side] for side in lines]
     read = translator.encoded([source for source, _ in sides[0]])
     ids = list(zip(read, translator.target.encode_many([target for target, _ in sides[1]]), strict=True))
-    maps = head_attention(translator.engines.forced(), ids, translator.alignment_head)
+    maps = alignment_attention(translator.engines.forced(), ids, translator.alignment_attention)
     pairs = []
     for i, ((source_ids, target_ids), weights) in enumerate(zip(ids, maps, strict=True)):
         tokens = tuple(translator.source.tokens(source_ids)), tuple(translator.target.tokens(target_ids))
@@ -191,7 +191,7 @@ def main() -> None:
         first = {pair.texts for pair in pairs[: len(pairs) // 2]}
         halves = [[one for one in spans if (one[0].texts in first) is chosen] for chosen in (True, False)]
         print(f"\n{date.today()}, {options.source} to {options.target}, {translator.running}")
-        print(translator.alignment_head)
+        print(translator.alignment_attention)
         if options.choose:
             choose_threshold(*halves)
             continue

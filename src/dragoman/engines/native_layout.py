@@ -10,7 +10,7 @@ from typing import Final
 from dragoman.config import ModelRecipe
 
 Workers = ctypes.Array[ctypes.c_void_p]  # the C side's memory of one thread, for each model
-MAX_RECORDED: Final = 2  # heads whose attention is recorded in a search
+MAX_RECORDED: Final = 3  # heads whose attention is recorded in a search
 ACTIVATION_CODES: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
 POSITION_CODES: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
 SUPPORTED_FIELDS: Final = (

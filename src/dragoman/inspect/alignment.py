@@ -41,10 +41,10 @@ def align_pairs(
 
     `trees` are the trees of the sources. `to` is the language of all targets, or of each, for a model with several.
     """
-    from dragoman.translation.alignment_head import head_attention
+    from dragoman.translation.alignment_head import alignment_attention
 
     pairs = encode_pairs(translator, sources, targets, trees, to)
-    maps = head_attention(translator.engines.forced(), pairs, translator.alignment_head)
+    maps = alignment_attention(translator.engines.forced(), pairs, translator.alignment_attention)
     lead, found = translator.n_language_tokens, []
     for weights, (source, target) in zip(maps, pairs, strict=True):
         sides = translator.source.tokens(source[lead:]), translator.target.tokens(target)

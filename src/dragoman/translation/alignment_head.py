@@ -22,6 +22,7 @@ from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.trees.token_depths import ParsedIds
 
 MAX_WORDS, SENTENCES, LENGTH = 100, 80, 6
+OTHER_SHARE: Final = 0.3  # of the attention of other heads than the guided one (chosen on half of a gold set)
 SINGLE_COUNT: Final = 0.01  # the count of a pair that occurs once, instead of 0
 
 
@@ -50,11 +51,41 @@ class AlignmentHead:
         return f"decoder layer {self.layer + 1}, {heads}, at the step that {self.step} a token"
 
 
-def head_attention(engine: ForcedEngine, pairs: EncodedPairs, head: AlignmentHead) -> list[Any]:
-    """The attention `[T, S + 1]` of a head for each pair, for `align`."""
+@dataclass(frozen=True)
+class AlignmentAttention:
+    """The attention by which words are aligned: that of the alignment head, mixed with that of `other`, if given.
+
+    With a guided head, `other` is the mean of the last decoder layer at the step that writes a token: it is uncertain
+    about other words than the guided head (benchmarks/results/alignment.md).
+    """
+
+    head: AlignmentHead
+    other: AlignmentHead | None = None
+
+    def __str__(self) -> str:
+        return f"{self.head}" if self.other is None else f"{self.head}; {OTHER_SHARE:.0%} {self.other}"
+
+    @property
+    def recorded(self) -> list[RecordedHead]:
+        """What an engine records for it."""
+        return [RecordedHead(one.layer, one.head) for one in (self.head, self.other) if one is not None]
+
+    def select(self, weights: Any) -> Any:
+        """The rows `[T, S + 1]` of the weights `[L, H, T + 1, S + 1]` of a pair; the last column is the EOS token."""
+        return self.mix([select_head(weights, one) for one in self.recorded])
+
+    def mix(self, maps: Sequence[Any]) -> Any:
+        """The rows `[T, S + 1]` of the weights `[T + 1, S + 1]` of the recorded heads; an array of its own."""
+        if self.other is None:
+            return self.head.rows(maps[0]).copy()
+        return (1 - OTHER_SHARE) * self.head.rows(maps[0]) + OTHER_SHARE * self.other.rows(maps[1])
+
+
+def alignment_attention(engine: ForcedEngine, pairs: EncodedPairs, attention: AlignmentAttention) -> list[Any]:
+    """The attention `[T, S + 1]` of each pair, for `align`."""
     found: list[Any] = [None] * len(pairs)
     for i, weights in engine.cross_maps(pairs):
-        found[i] = head.select(weights).copy()
+        found[i] = attention.select(weights)
     return found
 
 

@@ -31,7 +31,7 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
     assembly = Assembly(
         translator.source,
         translator.target,
-        alignment={pair: translator.alignment_head.select(weights).copy()},
+        alignment={pair: translator.alignment_attention.select(weights)},
         n_language_tokens=translator.n_language_tokens,
     )
     (found,) = assembly.translations([pair[0]], [[Hypothesis(list(output), 0.0, 0.0)]])

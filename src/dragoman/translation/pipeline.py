@@ -127,7 +127,7 @@ class Pipeline:
         if self.request.attention:
             found.append(RecordedHead(attention_layer(self.translator.engines.recipe.decoder_layers), None))
         if self.request.alignment:
-            found.append(RecordedHead(self.translator.alignment_head.layer, self.translator.alignment_head.head))
+            found += self.translator.alignment_attention.recorded
         return found
 
     def _attention(self, jobs: Sequence[SentenceJob], found: HypothesisTable) -> tuple[Maps | None, Maps | None]:
@@ -140,12 +140,13 @@ class Pipeline:
         alignment: Maps | None = {} if request.alignment else None
         if not self.recorded:
             return None, None
+        n_aligning = len(self.translator.alignment_attention.recorded) if request.alignment else 0
 
         def add(pair: tuple[Ids, Ids], maps: Sequence[Any]) -> None:
             if attention is not None:
                 attention[pair] = maps[0][:-1, :-1].copy()
             if alignment is not None:
-                alignment[pair] = self.translator.alignment_head.rows(maps[-1]).copy()
+                alignment[pair] = self.translator.alignment_attention.mix(maps[len(maps) - n_aligning :])
 
         missing: set[tuple[Ids, Ids]] = set()
         for job, hypotheses in zip(jobs, found, strict=True):

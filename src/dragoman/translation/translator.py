@@ -51,7 +51,7 @@ from dragoman.translation.source_ids import encode_sources
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintCompiler
-    from dragoman.translation.alignment_head import AlignmentHead
+    from dragoman.translation.alignment_head import AlignmentAttention, AlignmentHead
 
 
 class Translator:
@@ -288,6 +288,15 @@ class Translator:
         if (guided := guided_head(self.recipe)) is not None:
             return AlignmentHead(*guided, "reads")
         return find_alignment_head(self.engines.forced(), self.source, self.target)
+
+    @cached_property
+    def alignment_attention(self) -> AlignmentAttention:
+        """The attention by which words are aligned: that of the alignment head, and with a guided one of others too."""
+        from dragoman.translation.alignment_head import AlignmentAttention, AlignmentHead
+
+        head, last = self.alignment_head, self.recipe.model.decoder_layers - 1
+        mixed = guided_head(self.recipe) is not None and head.layer < last
+        return AlignmentAttention(head, AlignmentHead(last, None, "writes") if mixed else None)
 
     @cached_property
     def constraint_compiler(self) -> ConstraintCompiler:

@@ -19,7 +19,7 @@ from dragoman.inspect.heads.picture import draw_survey
 from dragoman.inspect.heads.survey import HeadSurvey, spearman, survey_heads
 from dragoman.nn import sinusoid
 from dragoman.text import learn
-from dragoman.translation.alignment_head import head_attention
+from dragoman.translation.alignment_head import AlignmentAttention, alignment_attention
 from dragoman.translation.translator import Translator
 from raising import raises
 from small_model import model_at
@@ -109,7 +109,7 @@ def test_agreement_with_the_pointer_is_that_of_the_maps(translator: Translator, 
     """Token by token, from the maps that alignments are read from."""
     encoded = translator.encoded(SOURCES), translator.target.encode_many(TARGETS)
     pairs = list(zip(*encoded, strict=True))
-    goals = head_attention(translator.engines.torch, pairs, translator.alignment_head)
+    goals = alignment_attention(translator.engines.torch, pairs, AlignmentAttention(translator.alignment_head))
     for head in (head for head in found.heads if head.id.kind == "cross"):
         hits: dict[str, list[bool]] = {"writes": [], "reads": []}
         for i, weights in cross_maps(translator.engines.torch, pairs):

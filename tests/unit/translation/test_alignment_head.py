@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,16 @@ import pytest
 import dragoman.translation.alignment_head as pointing
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer, learn
-from dragoman.translation.alignment_head import AlignmentHead, association, find_alignment_head, trial_sources
+from dragoman.translation.alignment_head import (
+    OTHER_SHARE,
+    AlignmentAttention,
+    AlignmentHead,
+    association,
+    find_alignment_head,
+    trial_sources,
+)
+from dragoman.translation.translator import Translator
+from tiny_model import write_tiny_model
 
 LAYERS, HEADS = 2, 3
 
@@ -40,6 +50,40 @@ def test_rows_of_a_pointer() -> None:
     np.testing.assert_array_equal(AlignmentHead(1, 2, "reads").select(weights), weights[1, 2, 1:])
     np.testing.assert_allclose(AlignmentHead(0, None, "reads").select(weights), weights[0].mean(0)[1:])
     assert str(AlignmentHead(0, 2, "reads")) == "decoder layer 1, head 3, at the step that reads a token"
+
+
+def test_a_guided_head_is_mixed_with_the_last_layer() -> None:
+    weights = np.random.default_rng(3).random((LAYERS, HEADS, 5, 7))
+    attention = AlignmentAttention(AlignmentHead(0, 2, "reads"), AlignmentHead(1, None, "writes"))
+    expected = (1 - OTHER_SHARE) * weights[0, 2, 1:] + OTHER_SHARE * weights[1].mean(0)[:-1]
+    np.testing.assert_allclose(attention.select(weights), expected)
+    alone = AlignmentAttention(AlignmentHead(0, 2, "reads"))
+    np.testing.assert_array_equal(alone.select(weights), weights[0, 2, 1:])
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_engines_record_what_words_are_aligned_by(tmp_path: Path, engine: str) -> None:
+    guided = ("train.alignment_weight=0.1", "train.alignment_layer=1", "train.alignment_head=2")
+    directory = write_tiny_model(tmp_path / "guided", *guided)
+    translator = Translator.load(directory, device="cpu", engine=engine, precision="float32")
+    assert translator.alignment_attention.other == AlignmentHead(1, None, "writes")
+    plain, both = (translator.translate("the old box", alignment=True, attention=more) for more in (False, True))
+    pair = translator.encoded(["the old box"])[0], translator.target.to_ids(plain.tokens)
+    ((_, weights),) = translator.engines.forced().cross_maps([pair])
+    expected = translator.alignment_attention.select(weights)[:, :-1]
+    assert both.attention is not None and plain.attention is None
+    for found in (plain, both):
+        np.testing.assert_allclose(found.alignment_weights, expected, atol=1e-5)
+    other = AlignmentHead(0, 1, "reads").select(weights)[:, :-1]
+    assert abs(other - expected).max() > 0.01
+
+
+def test_a_guided_head_of_the_last_layer_and_a_found_head_are_alone(tmp_path: Path, directory: Path) -> None:
+    guided = ("train.alignment_weight=0.1", "train.alignment_layer=2", "train.alignment_head=2")
+    last = Translator.load(write_tiny_model(tmp_path / "last", *guided), device="cpu")
+    assert last.alignment_attention == AlignmentAttention(AlignmentHead(1, 1, "reads"))
+    found = Translator.load(directory, device="cpu")
+    assert found.alignment_attention == AlignmentAttention(found.alignment_head)
 
 
 @pytest.mark.parametrize(

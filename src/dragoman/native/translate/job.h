@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include "constraints.h"
 
-#define MAX_RECORDED 2 /* heads whose attention is recorded */
+#define MAX_RECORDED 3 /* heads whose attention is recorded */
 
 /* Filled in by Python: engines/native_layout.py. */
 typedef struct {

@@ -20,7 +20,7 @@ from dragoman.models.seq2seq import AttentionMaps
 from dragoman.training.loss.alignment import AlignmentGuidance
 from dragoman.training.loss.cross_entropy import LossSum, TranslationLoss, layouts, smoothed_cross_entropy
 from dragoman.translation.alignment import align
-from dragoman.translation.alignment_head import head_attention
+from dragoman.translation.alignment_head import AlignmentAttention, alignment_attention
 from dragoman.translation.translator import Translator
 from raising import raises
 from tiny_run import assert_crashes_leave_no_trace, prepare_tiny, tiny_run
@@ -95,7 +95,7 @@ def test_the_head_learns_to_align(tmp_path: Path) -> None:
     assert (head.layer, head.head, head.step) == (0, 1, "reads")
     pair = "one two three four five six", "eins zwei drei vier fünf sechs"
     ids = translator.source.encode(pair[0]), translator.target.encode(pair[1])
-    (attention,) = head_attention(translator.engines.forced(), [ids], head)
+    (attention,) = alignment_attention(translator.engines.forced(), [ids], AlignmentAttention(head))
     links = align(attention, translator.source.tokens(ids[0]), translator.target.tokens(ids[1]))
     assert sum(source == target for source, target in links) >= 4
 
