@@ -27,6 +27,7 @@ from collections import Counter
 from pathlib import Path
 
 from dragoman.demo.corpus import pairs
+from dragoman.documents.lines import LineTranslator
 from dragoman.translation.translator import Translator
 
 READY = re.compile(r"worker (\d+) \(process (\d+)\) is ready")
@@ -126,7 +127,8 @@ def make_requests(model: Path, count: int) -> tuple[list[list[str]], dict[str, t
     lines = [f"{sources[number % len(sources)]} {number}" for number in range(sum(sizes))]
     translator = Translator.load(model, device="cpu")
     right = {}
-    for line, one in zip(lines, translator.translate(lines, beam=1), strict=True):
+    found = LineTranslator(translator, beam=1).stream([lines])  # keeps what the model cannot read, as the server does
+    for line, one in zip(lines, found, strict=True):
         right[line] = one.text, one.score
     taken = iter(lines)
     return [[next(taken) for _ in range(size)] for size in sizes], right

@@ -120,7 +120,10 @@ class Tokenizer(ABC):
         return frozenset(" ".join(name for name in names if name not in BYTE_NAMES)) - {MARK}
 
     def unknown_characters(self, text: str) -> set[str]:
-        """The characters of a text without a token: they are encoded as bytes, or as the unknown token."""
+        """The characters of a text without a token: they are encoded as bytes, or as the unknown token.
+
+        Basic Latin letters and digits that are encoded as bytes are not among them.
+        """
         rest = text.encode("utf-8", "ignore").translate(None, self._known_ascii)  # without surrogates
         return set(filter(self._is_unknown, {*rest.decode()} - self.alphabet)) if rest else set()
 
@@ -135,7 +138,10 @@ class Tokenizer(ABC):
         @lru_cache(maxsize=1 << 12)
         def is_unknown(character: str) -> bool:
             ids = self.encode(character)
-            return UNK in ids or not BYTE_NAMES.isdisjoint(self.tokens(ids))
+            if UNK in ids:
+                return True
+            basic = character.isascii() and character.isalnum()  # a small vocabulary has learned its bytes
+            return not basic and not BYTE_NAMES.isdisjoint(self.tokens(ids))
 
         return is_unknown
 

@@ -98,7 +98,7 @@ def test_unknown_characters_are_those_that_bytes_encode(tokenizer: Tokenizer) ->
     text = "the 我们 ½☃▁<0x41>\t\n\u00a0\u00ad\ufeff" + "".join(map(chr, range(0x20, 0x250)))
     expected = {one for one in text if any(N_SPECIAL <= i < N_SPECIAL + 256 for i in tokenizer.encode(one))}
     assert {"☃", "▁"} <= expected and expected.isdisjoint("the \t\n\u00a0\u00ad\ufeff")
-    assert tokenizer.unknown_characters(text) == expected
+    assert tokenizer.unknown_characters(text) == {one for one in expected if not (one.isascii() and one.isalnum())}
     assert tokenizer.unknown_characters("the \ud800") == set()  # rejected when it is encoded
 
 
