@@ -1,6 +1,8 @@
 """Make the models that ship with Dragoman: a teacher for each direction, and a student of it.
 
-    python benchmarks/shipped_models.py DATA --out RUNS phrases teacher aligner distill measure publish --pair en-de
+    python benchmarks/shipped_models.py DATA --out RUNS --pair en-de phrases teacher aligner distill measure publish
+    python benchmarks/shipped_models.py DATA --out RUNS --pair de-en phrases backtranslate teacher distill
+    python benchmarks/shipped_models.py DATA --out RUNS --pair de-en measure publish
 
 DATA holds europarl_en-de, tatoeba_en-de and wmt_en-de, as folders of text files, packed or not (train.en.xz,
 newstest2013.de). Where there are other Tatoeba folders (tatoeba_en-fr), the student learns from their English too.
@@ -8,8 +10,11 @@ Stages run in the order in which they are given, and each resumes where it stopp
 
     phrases   words and short phrases with their translations, from a quarter of the sentence pairs (three minutes on a
               CPU)
-    teacher   a base model with pre-norm on Europarl, Tatoeba, newstest2008-2012 and the phrases (16,000 steps, 8
-              minutes on one H200); the data of the next stages are prepared beside it
+    backtranslate
+              English of the other Tatoeba folders with German by a model of the opposite direction, for the teacher of
+              German to English (minutes on a CPU)
+    teacher   a base model with pre-norm on Europarl, Tatoeba, newstest2008-2012, the phrases and the back-translations
+              (16,000 steps, 8 minutes on one H200); the data of the next stages are prepared beside it
     aligner   a base model of the opposite direction, trained briefly (3,500 steps), because words are aligned by the
               agreement of both directions; not needed if RUNS has a model of the opposite direction, or the
               repository
@@ -52,8 +57,9 @@ TESTS = {
     "tatoeba": "tatoeba_en-de/test",
     "europarl": "europarl_en-de/test",
 }
+TATOEBA = "tatoeba_en-de/train"
 HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
-STAGES = ("phrases", "teacher", "aligner", "distill", "measure", "publish")
+STAGES = ("phrases", "backtranslate", "teacher", "aligner", "distill", "measure", "publish")
 ROOT = Path(__file__).resolve().parent.parent
 TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 16_000, 3_500, 27_000
 MEASURED = {
@@ -125,10 +131,10 @@ class Maker:
     def train(self, name: str, *more: str) -> None:
         """Train a base model."""
         news = {f"wmt_en-de/{test}": 3.0 for test in NEWS}
-        corpora = self.corpora({"europarl_en-de/train": 1.0, "tatoeba_en-de/train": 1.0} | news)
-        if self.phrase_files[0].exists():
-            source, target = map(str, self.phrase_files)
-            corpora += ["--source", source, "--target", target, "--weight", "3.0"]
+        corpora = self.corpora({"europarl_en-de/train": 1.0, TATOEBA: 1.0} | news)
+        for files, weight in ((self.phrase_files, 3.0), (self.back_translated, 1.0)):
+            if files[0].exists():
+                corpora += ["--source", str(files[0]), "--target", str(files[1]), "--weight", str(weight)]
         changes = set_options("model.preset=base", "model.norm_order=pre", *schedule(self.steps[name]))
         self.run(name, "train", *corpora, *self.valid, *changes, "--out", str(self.out / name), *more)
 
@@ -137,7 +143,7 @@ class Maker:
         makers = self, self.opposite
         if self.dry_run or all(maker.phrase_files[0].exists() for maker in makers):
             return
-        names = [("europarl_en-de/train", PHRASE_SHARE), ("tatoeba_en-de/train", 1.0)]
+        names = [("europarl_en-de/train", PHRASE_SHARE), (TATOEBA, 1.0)]
         names += [(f"wmt_en-de/{name}", 1.0) for name in NEWS]
         pairs = [
             pair
@@ -160,6 +166,28 @@ class Maker:
     def phrase_files(self) -> tuple[Path, Path]:
         """The files of phrases and of their translations."""
         return self.out / f"phrases.{self.source}", self.out / f"phrases.{self.target}"
+
+    def backtranslate(self) -> None:
+        """Translate English sentences without German ones back: more text for the teacher of German to English."""
+        source, target = self.back_translated
+        names = self.other_english(self.target)
+        if source.exists() or not names:
+            return
+        if not self.dry_run:
+            seen = self.opposite.held_out() | {fold(line) for line in read_lines(self.file(TATOEBA, self.target))}
+            self.out.mkdir(parents=True, exist_ok=True)
+            write_lines(target, unseen((self.file(name, self.target) for name in names), seen))
+        self.run("backtranslate", "translate", str(self.reverse), str(target), "-o", str(source))
+
+    @property
+    def back_translated(self) -> tuple[Path, Path]:
+        """The files of back-translations and of their originals."""
+        return self.out / f"back-translated.{self.source}", self.out / f"back-translated.{self.target}"
+
+    def other_english(self, language: str) -> list[str]:
+        """The Tatoeba corpora of English and other languages, if the language is English."""
+        names = sorted(path.name for path in self.data.glob("tatoeba_en-*") if path.name != "tatoeba_en-de")
+        return [f"{name}/train" for name in names if language == "en"]
 
     def teacher(self) -> None:
         """Train the teacher, and prepare the data of the next stages beside it."""
@@ -187,6 +215,11 @@ class Maker:
         return [runs / "student", ROOT / "models" / runs.name, runs / "teacher", runs / "aligner"]
 
     @property
+    def reverse(self) -> Path:
+        """The best model of the opposite direction."""
+        return next((model for model in self.aligners if is_model(model)), self.aligners[-1])
+
+    @property
     def needs_aligner(self) -> bool:
         """Whether there is no model of the opposite direction yet."""
         return not any(map(is_model, self.aligners[:-1]))
@@ -199,16 +232,17 @@ class Maker:
     def source_lines(self) -> Iterator[str]:
         """The sentences that the teacher translates for the student: each once, none of a test set."""
         seen = self.held_out()
-        names = ["europarl_en-de/train", "tatoeba_en-de/train", *(f"wmt_en-de/{name}" for name in NEWS)]
-        others = sorted(path.name for path in self.data.glob("tatoeba_en-*") if path.name != "tatoeba_en-de")
-        names += [f"{name}/train" for name in others if self.source == "en"]
-        for name in names:
-            share = self.europarl_share if name.startswith("europarl") else 1.0
-            for line in read_lines(self.file(name, self.source)):
-                mark = fold(line)
-                chosen = is_chosen(line, share) and len(line.split()) <= SOURCE_WORDS
-                if chosen and mark and mark not in seen:
-                    seen.add(mark)
+        names = ["europarl_en-de/train", TATOEBA, *(f"wmt_en-de/{name}" for name in NEWS)]
+        names += self.other_english(self.source)
+        files = [
+            (self.file(name, self.source), self.europarl_share if name.startswith("europarl") else 1.0)
+            for name in names
+        ]
+        if self.back_translated[0].exists():
+            files.append((self.back_translated[0], 1.0))
+        for path, share in files:
+            for line in unseen([path], seen):
+                if is_chosen(line, share) and len(line.split()) <= SOURCE_WORDS:
                     yield line
         if self.phrase_files[0].exists():
             yield from read_lines(self.phrase_files[0])
@@ -226,8 +260,7 @@ class Maker:
 
     def distill(self) -> None:
         """Train the student, with little dropout: it sees its data about 15 times. Not compared with other rates."""
-        reverse = next((model for model in self.aligners if is_model(model)), self.aligners[-1])
-        models = (str(self.out / "teacher"), "--reverse", str(reverse))
+        models = (str(self.out / "teacher"), "--reverse", str(self.reverse))
         record = self.out / "steps.json"
         if record.exists():  # a run that resumes keeps its steps
             self.steps = json.loads(record.read_text())
@@ -271,6 +304,15 @@ def read_lines(path: Path) -> Iterator[str]:
     """The lines of a text file."""
     for block in read_line_blocks(path):
         yield from block
+
+
+def unseen(paths: Iterable[Path], seen: set[str]) -> Iterator[str]:
+    """The lines of text files that are not in `seen`, each once."""
+    for path in paths:
+        for line in read_lines(path):
+            if (mark := fold(line)) and mark not in seen:
+                seen.add(mark)
+                yield line
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

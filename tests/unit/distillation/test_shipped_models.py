@@ -142,6 +142,26 @@ def test_phrases_are_an_own_corpus_of_the_teacher_and_sources_of_the_student(
     assert str(maker(data).phrase_files[0]) in commands[0]
 
 
+def test_english_without_german_is_translated_back_for_the_teacher_into_english(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_out, known = ((data / f"{name}.en").read_text() for name in ("wmt_en-de/newstest2013", shipped_models.TATOEBA))
+    (data / "tatoeba_en-fr/train.en").write_text(f"New here.\nnew here\n{held_out}{known.upper()}", encoding="utf-8")
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(shipped_models.Maker, "run", lambda self, stage, *arguments: commands.append(arguments))
+    maker(data, "en-de").backtranslate()
+    assert not commands  # there is no other German
+    one = maker(data, "de-en")
+    one.backtranslate()
+    assert one.back_translated[1].read_text() == "New here.\n"
+    one.back_translated[0].write_text("Neu hier.\n")
+    one.backtranslate()  # it is done
+    one.train("teacher")
+    assert [arguments[0] for arguments in commands] == ["translate", "train"]
+    assert {*map(str, one.back_translated)} <= {*commands[1]}
+    assert "Neu hier." in [*one.source_lines()]
+
+
 def read_phrases(one: shipped_models.Maker) -> list[tuple[str, str]]:
     return list(zip(*map(shipped_models.read_lines, one.phrase_files), strict=True))
 
