@@ -67,8 +67,8 @@ MEASURED = {
     "student": ("--device", "cpu", "--precision", "float32"),
     "student-int8": ("--device", "cpu", "--precision", "int8"),
 }
-LINES_PER_SECOND, STUDENT_STEP_SECONDS = 7500, 0.0086  # the teacher with beam 4, and the student, on one H200
-STUDENT_OVERHEAD = 200  # seconds: align, select, prepare, compile, evaluate, compare
+LINES_PER_SECOND, STUDENT_STEP_SECONDS = 8500, 0.0080  # the teacher with beam 4, and the student, on one H200
+STUDENT_OVERHEAD = 170  # seconds: align, select, prepare, compile, evaluate, compare
 SOURCE_WORDS = 80  # longer lines are not distilled
 PHRASE_SHARE, PHRASE_CHARACTERS = 0.25, 300  # of Europarl, and the longest sentence, in which phrases are looked for
 EUROPARL_SHARE = 0.75  # of Europarl is distilled; all sources take three minutes of one H200
