@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from importlib.util import find_spec
 
@@ -19,6 +20,19 @@ collect_ignore = [path for package, paths in EXTRAS.items() if find_spec(package
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", None), signal.SIG_DFL)):
     if number is not None and signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
+
+# `torch.manual_seed` keeps the seed for devices that are not initialized, each with a formatted stack: milliseconds below
+# pytest, for every test and every step of training. A machine without these devices needs none of it.
+for backend in (torch.cuda, torch.xpu, torch.mtia):
+    if not backend.is_available():
+        backend.manual_seed_all = lambda seed: None
+
+gc.disable()  # while modules are imported and tests collected: none of that is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # or each full collection during the tests would walk all of it
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ pytest.importorskip("yaml", reason="an extra")
 SCRIPT = Path(__file__).resolve().parents[1] / "torture" / "foreign_files.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by /proc and setrlimit")
 def test_every_foreign_file_is_accepted_or_rejected(tmp_path: Path) -> None:
     count = 80

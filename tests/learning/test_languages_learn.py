@@ -17,6 +17,7 @@ from dragoman.demo.corpus import pairs
 from dragoman.text.token_table import language_token
 from dragoman.translation.translator import Translator
 
+pytestmark = pytest.mark.slow
 SETTINGS = [
     *("model.d_model=64", "model.n_heads=4", "model.d_ff=128", "model.encoder_layers=1", "model.decoder_layers=1"),
     *("model.dropout=0.1", "model.norm_order=pre", "text.vocabulary_size=450", "data.batch_tokens=500"),

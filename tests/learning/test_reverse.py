@@ -5,9 +5,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
+import pytest
 import reverse_digits
 
 
+@pytest.mark.slow
 def test_two_layers_learn_to_reverse_digits() -> None:
     model = reverse_digits.train()
     stream = reverse_digits.strings(seed=2, held_out=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import dragoman
@@ -12,11 +13,19 @@ from dragoman import errors
 
 SOURCE = Path(dragoman.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
-NODES = [
-    (path.relative_to(SOURCE), node)
-    for path in sorted(SOURCE.rglob("*.py"))
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-]
+
+
+@cache
+def found() -> tuple[set[str], list[tuple[Path, ast.Raise]]]:
+    """The codes and the `raise`s of the source. Its half a million nodes are not kept: they would slow down every
+    garbage collection of the tests that follow."""
+    codes, raises = set(), []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            codes.update(codes_of(node))
+            if isinstance(node, ast.Raise):
+                raises.append((path.relative_to(SOURCE), node))
+    return codes, raises
 
 
 def strings(node: ast.expr | None) -> Iterator[str]:
@@ -47,7 +56,7 @@ def codes_of(node: ast.AST) -> Iterator[str]:
 def test_the_page_lists_every_code_once_and_no_others() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     assert len(listed) == len(set(listed))
-    assert set(listed) == {code for _, node in NODES for code in codes_of(node)}
+    assert set(listed) == found()[0]
 
 
 def test_tables_are_sorted_and_codes_are_snake_case() -> None:
@@ -58,8 +67,8 @@ def test_tables_are_sorted_and_codes_are_snake_case() -> None:
 
 
 def test_every_raise_has_a_code_that_says_something() -> None:
-    for path, node in NODES:
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+    for path, node in found()[1]:
+        if isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
             kind = getattr(errors, node.exc.func.id, None)
             if isinstance(kind, type) and issubclass(kind, errors.DragomanError) and kind.default_code == "error":
                 assert any(keyword.arg == "code" for keyword in node.exc.keywords), f"{path}, line {node.lineno}"
