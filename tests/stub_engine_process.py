@@ -32,10 +32,12 @@ class CopyEngine:
     def search_arrays(
         self, ids: Any, counts: Any, search: Search, prefixes: Any, constraints: Any, stop: StopFlag, record: Any
     ) -> HypothesisTable:
-        if search == FOREVER:
+        if search.beam == FOREVER.beam:
             threading.Event().wait()
-        while search == UNTIL_STOPPED:
-            stop.check()
+        if search.beam == UNTIL_STOPPED.beam:
+            print("searching", file=sys.stderr, flush=True)
+            while True:
+                stop.check()
         n = len(counts)
         return HypothesisTable(np.ones(n, np.int64), counts, ids, np.zeros(n), np.zeros(n), np.zeros(n, np.bool_))
 

@@ -65,7 +65,8 @@ class Child:
         self.numbers = count(1)
         with suppress(OSError):  # it is dead already, as the thread will find
             send(self.end, options)
-        threading.Thread(target=self._read, daemon=True, name="engine-process").start()
+        self.thread = threading.Thread(target=self._read, daemon=True, name="engine-process")
+        self.thread.start()
 
     def submit(
         self, sources: Ids, search: Search, prefixes: Ids | None, record: Sequence[RecordedHead]
