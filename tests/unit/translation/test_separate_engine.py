@@ -187,7 +187,7 @@ import sys
 from dragoman.cli import main
 from dragoman.engines.cuda import process
 from dragoman.engines.select import EngineSelector
-from stub_engine_process import COMMAND, UNTIL_STOPPED
+from stub_engine_process import COMMAND, CopyEngine
 
 def separate(self, engine, start):
     found = started(self, engine, True)
@@ -212,8 +212,10 @@ def test_ctrl_c_ends_both_processes_without_a_traceback(model: Path, tmp_path: P
         env={**os.environ, "PYTHONPATH": paths},
     )
     assert running.stderr is not None
-    while b"searching" not in (line := running.stderr.readline()):  # the child is told to stop, or to end
-        assert line, running.communicate()
+    told = [running.stderr.readline()]
+    while b"searching" not in told[-1]:
+        assert told[-1], b"".join(told[-9:])  # it has ended
+        told.append(running.stderr.readline())
     running.send_signal(signal.SIGINT)
     _, rest = running.communicate(timeout=60)  # until the child has closed its stderr
     assert (running.returncode, b"Traceback" in rest) == (130, False), rest
