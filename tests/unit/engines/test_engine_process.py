@@ -86,6 +86,17 @@ def test_it_finds_what_the_engine_finds_in_this_process(name: str, here: CudaEng
     same(there.search(*CALLS[name]), here.search(*CALLS[name]))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_it_finds_the_same_on_a_gpu(precision: str, directory: Path) -> None:
+    model: Any = load_model(directory, PAD, "cuda")[0]
+    here = CudaEngine(model, getattr(torch, precision), "cuda")
+    there = EngineProcess(EngineOptions(directory, "cuda", precision))
+    for call in CALLS.values():
+        same(there.search(*call), here.search(*call))
+    there.close()
+
+
 def test_queued_searches_and_other_threads_get_their_own_results(here: CudaEngine, there: EngineProcess) -> None:
     expected = {name: here.search(*call) for name, call in CALLS.items()}
     with ThreadPoolExecutor(3) as pool:
