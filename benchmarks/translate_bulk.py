@@ -2,13 +2,15 @@
 
     python benchmarks/translate_bulk.py MODEL FILE --beam 1 --lines 40000
     python benchmarks/translate_bulk.py MODEL FILE --stand-in          # no engine: it answers at once
+    python benchmarks/translate_bulk.py MODEL FILE --device cuda       # in one process, and the engine in its own
     python benchmarks/translate_bulk.py MODEL FILE --target FILE       # `dragoman score` instead
 
 The engine gets the same windows, batches and sentences alone and in the pipeline. File to file is what `dragoman
 translate` does after loading: read, split, tokenize, search, assemble, write. Rounds take turns; medians. On a GPU,
-"engine busy" is the share of the time in which the engine searches, and "device busy" is what `nvidia-smi` says of the
-device in the meantime. Where all cores are busy, the ratio of CPU times is the ratio of speeds, also on a machine with
-other users.
+file to file is measured twice: with the engine in this process, and in a process of its own that is ready when the
+clock starts, as it is for most of a long stream. "Engine busy" is the share of the time in which the engine searches,
+and "device busy" is what `nvidia-smi` says of the device in the meantime. Where all cores are busy, the ratio of CPU
+times is the ratio of speeds, also on a machine with other users.
 """
 
 from __future__ import annotations
@@ -220,16 +222,28 @@ def run(translator: Translator, files: list[Path], options: argparse.Namespace) 
         bench = TranslateBench(translator, files[0], search)
         name = "stand-in" if options.stand_in else str(translator.engines.info(EngineRequest(search)))
     lines = sum(map(len, stream_lines(files[:1])))
-    alone, whole, device = list[Stages](), list[Stages](), DeviceUse()
+    translator.engines.starts_processes = False
+    benches = {"in one process": bench}
+    if (
+        isinstance(bench, TranslateBench)
+        and not options.stand_in
+        and (other := separated(translator, files[0], search))
+    ):
+        benches["engine in its own process"] = other
+    alone = list[Stages]()
+    whole: dict[str, list[Stages]] = {way: [] for way in benches}
+    devices = {way: DeviceUse() for way in benches}
     for _ in range(options.rounds + 1):  # the first warms up: caches of words, graphs
         alone.append(Stages())
         with interpreter_settings:
             bench.stages(alone[-1])
-        whole.append(Stages())
-        device.samples.clear()  # those of the last round count
-        with device.watched(translator.engines.device), whole[-1].of("all"):
-            bench.whole(whole[-1])
-    del alone[0], whole[0]
+        for way, one in benches.items():
+            whole[way].append(Stages())
+            devices[way].samples.clear()  # those of the last round count
+            with devices[way].watched(translator.engines.device), whole[way][-1].of("all"):
+                one.whole(whole[way][-1])
+    for rounds in (alone, *whole.values()):
+        del rounds[0]
 
     def median(rounds: list[Stages], stage: str, clock: str) -> float:
         """Microseconds per line."""
@@ -244,13 +258,34 @@ def run(translator: Translator, files: list[Path], options: argparse.Namespace) 
         print(f"| {stage} | {microseconds:.1f} |")
     total = sum(host.values())
     print(f"| all, one core | {total:.1f} ({1e6 / total:,.0f} lines per second) |\n")
-    engine, all_stages = (1e6 / median(*of, "wall") for of in ((alone, "engine"), (whole, "all")))
-    print(f"engine alone: {engine:,.0f} lines per second; file to file: {all_stages:,.0f}: {all_stages / engine:.1%}")
-    engine, all_stages = median(alone, "engine", "cpu"), median(whole, "all", "cpu")
-    print(f"CPU time, us per line: engine alone {engine:.1f}, file to file {all_stages:.1f}: {engine / all_stages:.1%}")
-    print(f"engine busy: {statistics.median(one.wall['engine'] / one.wall['all'] for one in whole):.1%}")
-    if device.samples:
-        print(f"device busy: {statistics.mean(device.samples):.0f} % (mean of {len(device.samples)} samples)")
+    engine, engine_cpu = 1e6 / median(alone, "engine", "wall"), median(alone, "engine", "cpu")
+    print(f"engine alone: {engine:,.0f} lines per second, {engine_cpu:.1f} us of CPU per line")
+    for way, rounds in whole.items():
+        speed, cpu = 1e6 / median(rounds, "all", "wall"), median(rounds, "all", "cpu")
+        searching = statistics.median(one.wall["engine"] / one.wall["all"] for one in rounds)
+        print(f"\n{way}:")
+        print(f"file to file: {speed:,.0f} lines per second: {speed / engine:.1%} of the engine alone")
+        if way == "in one process":  # elsewhere, two windows are searched at the same time
+            print(f"CPU time, us per line: {cpu:.1f}; engine alone: {engine_cpu / cpu:.1%} of it")
+            print(f"engine busy: {searching:.1%}")
+        else:
+            print(f"CPU time of this process, us per line: {cpu:.1f}")
+        if samples := devices[way].samples:
+            print(f"device busy: {statistics.mean(samples):.0f} % (mean of {len(samples)} samples)")
+
+
+def separated(translator: Translator, file: Path, search: Search) -> TranslateBench | None:
+    """The same model with its engine in a process of its own, loaded; None if this engine has none."""
+    engines = translator.engines
+    other = Translator.load(
+        engines.directory, engine=engines.engine, device=engines.device, precision=engines.precision
+    )
+    engine = other.engines.for_request(EngineRequest(search))
+    other.engines.separate(engine, start=True)
+    if other.engines.process is None:
+        return None
+    other.engines.process.wait()
+    return TranslateBench(other, file, search)
 
 
 def head(path: Path, lines: int, folder: Path) -> Path:

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "cpu": set(),
     "randomness": set(),
     "progress": set(),
+    "child_process": set(),
     "parent_process": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
@@ -30,12 +31,12 @@ MAY_IMPORT = {
     "models": LOADS | {"nn"},
     "training": LOADS | {"data", "nn", "models", "parent_process"},  # is handed what evaluates, so it needs no engine
     "search": BASE | {"text", "nn", "models"},
-    "engines": LOADS | {"nn", "models", "search"},
+    "engines": LOADS | {"child_process", "nn", "models", "search"},
     "translation": LOADS | {"models", "search", "engines"},
     "evaluation": LOADS | {"data", "nn", "models", "search", "engines", "translation"},
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
     "documents": LOADS | {"data", "search", "engines", "translation"},  # no torch
-    "serve": LOADS | {"models", "search", "engines", "translation", "documents"},
+    "serve": LOADS | {"child_process", "models", "search", "engines", "translation", "documents"},
     "conversion": LOADS | {"nn", "models", "search", "engines", "translation"},  # exports are verified by translating
     "distillation": LOADS | {"data", "models", "search", "engines", "training", "translation"},
     "forecast": LOADS | {"data", "nn", "models", "training", "engines", "inspect"},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol, runtime_checkable
 
 from dragoman.errors import SearchError, ShapeError
 from dragoman.search.types import Hypothesis, Ids, RecordedHead, Search, StopFlag
@@ -13,8 +13,10 @@ from dragoman.values import plural
 if TYPE_CHECKING:
     from dragoman.arrays import Int32Array
     from dragoman.config import ModelRecipe
+    from dragoman.engines.cuda.process import EngineProcess
     from dragoman.engines.select import EngineSelector
     from dragoman.search.constraints.tables import BatchConstraints
+    from dragoman.search.hypotheses import HypothesisTable
 
 SearchKind = Literal["greedy", "beam", "sampling"]
 DeviceKind = Literal["cpu", "gpu"]
@@ -95,6 +97,17 @@ def check_has_attention(recipe: ModelRecipe) -> None:
         )
 
 
+class SearchCall(NamedTuple):
+    """The arguments of `Engine.search`."""
+
+    sources: Ids
+    search: Search
+    prefixes: Ids | None = None
+    constraints: BatchConstraints | None = None
+    stop: StopFlag | None = None
+    record: Sequence[RecordedHead] = ()
+
+
 class Engine(Protocol):
     """Translates ids to ids. Engines differ in speed and in what they support."""
 
@@ -132,18 +145,28 @@ class Engine(Protocol):
         """
 
 
+@runtime_checkable
+class QueuedEngine(Engine, Protocol):
+    """An engine that takes the next batches while it searches one."""
+
+    def search_all(self, calls: Iterable[SearchCall]) -> list[HypothesisTable]:
+        """The results of several calls of `search`; all are queued at once."""
+
+
 @dataclass(frozen=True)
 class EngineSpec:
     """An engine before it is loaded.
 
     `unavailable` returns the reason why it cannot run a model on a device of this machine, or None if it can; without
-    a recipe, it checks whether it can run any model. `load` returns None if the engine is not available.
+    a recipe, it checks whether it can run any model. `load` returns None if the engine is not available. `start` starts
+    a loaded engine once more in a process of its own, for engines that gain from it.
     """
 
     name: str
     capabilities: Capabilities
     unavailable: Callable[[ModelRecipe | None, str], str | None]
     load: Callable[[EngineSelector], Engine | None]
+    start: Callable[[EngineSelector, Engine], EngineProcess] | None = None
 
 
 def check_supported(engine: Engine, search: Search, prefixes: Ids | None, constraints: BatchConstraints | None) -> None:
@@ -155,7 +178,7 @@ def check_supported(engine: Engine, search: Search, prefixes: Ids | None, constr
         raise SearchError(message, code="unsupported_by_engine")
 
 
-def check_batch(sources: Ids, prefixes: Ids | None, constraints: BatchConstraints | None, vocabulary: int) -> None:
+def check_batch(sources: Sized, prefixes: Ids | None, constraints: BatchConstraints | None, vocabulary: int) -> None:
     """Raise if prefixes or constraints do not belong to the sources, or to a target vocabulary of this size."""
     for one, many, given in (("prefix", "prefixes", prefixes), ("set", "sets of constraints", constraints)):
         if given is not None and len(given) != len(sources):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 from dragoman.engines.base import Engine, EngineRequest, EngineSpec
 from dragoman.engines.forced import ForcedEngine
 from dragoman.engines.specs import SPECS
-from dragoman.errors import MissingExtraError, SearchError
+from dragoman.errors import DragomanWarning, MissingExtraError, SearchError
 from dragoman.modeldir.layout import RECIPE
 from dragoman.search.types import Mean, check_integer
 from dragoman.values import MAX_THREADS, plural, suggest
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
+    from dragoman.engines.cuda.process import EngineProcess
     from dragoman.engines.torch import TorchEngine
 
 ENGINES: Final = tuple(spec.name for spec in SPECS)
@@ -101,6 +103,8 @@ class EngineSelector:
         if not self.specs:
             raise self._unsupported(self.request, specs)
         self.loaded: dict[str, Engine | None] = {}
+        self.process: EngineProcess | None = None
+        self.starts_processes = True  # False keeps every engine in this process
         self.lock = RLock()
         self.search_lock = RLock()  # of engines whose searches share buffers
 
@@ -135,6 +139,36 @@ class EngineSelector:
             if name not in self.loaded:
                 self.loaded[name] = next(spec for spec in SPECS if spec.name == name).load(self)
             return self.loaded[name]
+
+    def separable(self, engine: Engine) -> bool:
+        """Whether an engine gains from a process of its own."""
+        spec = next((spec for spec in SPECS if spec.name == engine.name), None)
+        return self.starts_processes and spec is not None and spec.start is not None
+
+    def separate(self, engine: Engine, start: bool) -> EngineProcess | None:
+        """A loaded engine in a process of its own, if that is ready; with `start`, it is started if it is not yet.
+
+        Nobody waits for it: loading takes seconds, and this process can search in the meantime. If the model cannot be
+        loaded twice, everything stays in this process.
+        """
+        with self.lock:
+            if not self.separable(engine):
+                return None
+            if self.process is not None and not self.process.alive:
+                self.process = None
+            if self.process is None and start:
+                spec = next(spec for spec in SPECS if spec.name == engine.name)
+                self.process = None if spec.start is None else spec.start(self, engine)
+            if self.process is None or not self.process.ready:
+                return None
+            try:
+                self.process.wait()
+            except Exception as error:
+                self.process.close()
+                self.process, self.starts_processes = None, False
+                message = f"the engine {engine.name!r} cannot have a process of its own, so it is slower: {error}"
+                warnings.warn(message, DragomanWarning, stacklevel=2)
+            return self.process
 
     def forced(self, exact: bool = False) -> ForcedEngine:
         """The engine for given translations, loaded if it is not yet: the native one if possible, else PyTorch.

@@ -5,6 +5,7 @@ Importing this module imports no engine and no PyTorch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from dragoman.search.types import MAX_BEAM
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
+    from dragoman.engines.cuda.process import EngineProcess
     from dragoman.engines.select import EngineSelector
 
 TORCH: Final = Capabilities(
@@ -170,6 +172,17 @@ def load_cuda(selector: EngineSelector) -> Engine | None:
     return CudaEngine(selector.torch.model, dtype, selector.device)
 
 
+def start_cuda(selector: EngineSelector, engine: Engine) -> EngineProcess:
+    """The engine for NVIDIA GPUs in a process of its own, which loads the model once more."""
+    from dragoman.engines.cuda.messages import EngineOptions
+    from dragoman.engines.cuda.process import EngineProcess
+
+    rounded = selector.precision == "bfloat16"
+    return EngineProcess(
+        EngineOptions(selector.directory, selector.device, engine.precision, rounded, selector.adapter)
+    )
+
+
 def load_torch(selector: EngineSelector) -> Engine | None:
     """PyTorch's engine, or None if PyTorch is not installed."""
     return None if torch_unavailable(selector.recipe, selector.device) else selector.torch
@@ -178,7 +191,7 @@ def load_torch(selector: EngineSelector) -> Engine | None:
 SPECS: Final = (
     EngineSpec("native", NATIVE, native_unavailable, load_native),
     EngineSpec("ctranslate2", CTRANSLATE2, ctranslate2_unavailable, load_ctranslate2),
-    EngineSpec("cuda", CUDA, cuda_unavailable, load_cuda),
+    EngineSpec("cuda", CUDA, cuda_unavailable, load_cuda, None if sys.platform == "win32" else start_cuda),
     EngineSpec("torch", TORCH, torch_unavailable, load_torch),
 )
 

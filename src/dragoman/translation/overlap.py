@@ -43,11 +43,13 @@ def overlap(
     items: Iterator[Item | None],
     work: Callable[[Item], Result],
     interrupt: Callable[[], None],
+    threads: int = 1,
 ) -> Iterator[tuple[Item, Result]]:
     """Each item and `work(item)`, in order.
 
     The work of an item is done in another thread, while the caller uses the previous result and the next item is
-    prepared; at most three items exist at a time. A single item is worked on in the caller's thread.
+    prepared; at most three items exist at a time. A single item is worked on in the caller's thread. With two threads,
+    the work of an item starts as soon as it is prepared.
 
     None among the items means that the next one may take long to arrive: all results are returned before it is taken.
     If preparing an item fails, the results of the items before it are returned before the error is raised. `interrupt`
@@ -79,7 +81,7 @@ def overlap(
                 from concurrent.futures import ThreadPoolExecutor
 
                 cleanup.enter_context(interpreter_settings)
-                pool = ThreadPoolExecutor(1, "engine")
+                pool = ThreadPoolExecutor(threads, "engine")
                 cleanup.callback(pool.shutdown, cancel_futures=True)
                 cleanup.callback(interrupt)
             for each in (*alone, item):

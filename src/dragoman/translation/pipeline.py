@@ -5,16 +5,17 @@ A window of texts is searched in a separate thread, while the previous one is as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from dragoman.engines.base import Engine, EngineRequest
+from dragoman.engines.base import Engine, EngineRequest, QueuedEngine, SearchCall
 from dragoman.engines.forced import attention_layer, select_head
 from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, Hypothesis, RecordedHead, Search, StopFlag
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
 ASSEMBLED_TEXTS: Final = 512
+LONG_STREAM_WINDOWS: Final = 2  # texts that fill more windows are worth a second copy of the model
 MAX_WIDENINGS: Final = 2  # times that the beam is doubled to fill up an n-best list
 T = TypeVar("T")
+Tables = Mapping["Constraints", "ConstraintTables"]  # of a window
 Maps = dict[tuple[Ids, Ids], Any]  # by source and output
 
 
@@ -69,7 +72,8 @@ class Pipeline:
         self.engine = translator.engines.for_request(EngineRequest(request.search, request.prefix is not None))
         self.builder = WindowBuilder(translator, request, (request.batch or self.engine.batch) * WINDOW_BATCHES)
         self.stop = request.stop or StopFlag()
-        self.tables: dict[Constraints, ConstraintTables] = {}  # of the window that is searched
+        self.n_searched = 0  # jobs
+        self.in_process = Lock()  # of engines in this process: they search one window after the other
 
     def run(self, texts: Iterable[str]) -> Iterator[Translation]:
         """The translation of each text; texts before an invalid one are translated before the error is raised."""
@@ -79,22 +83,39 @@ class Pipeline:
                 (one, self.search(one)) for one in prepared if one is not None
             )
         else:
-            searched = overlap(prepared, self.search, self.stop.set)
+            threads = 2 if self.translator.engines.separable(self.engine) else 1  # the next window is queued as well
+            searched = overlap(prepared, self.search, self.stop.set, threads)
         for window, found in searched:
             yield from self.assemble(window, found)
 
     def search(self, window: TextWindow) -> WindowHypotheses:
         """The hypotheses of all jobs."""
-        request, jobs, self.tables = self.request, window.jobs, window.tables
+        separate = self._separate_engine(len(window.jobs))
+        with self.in_process if separate is None else nullcontext():
+            return self._search(window, separate or self.engine)
+
+    def _separate_engine(self, n_jobs: int) -> Engine | None:
+        """The engine in a process of its own, once it is ready; it is started for a stream that fills several windows.
+
+        Anything shorter is translated before a second copy of the model would be loaded.
+        """
+        if self.request.stop is not None:
+            return None
+        self.n_searched += n_jobs
+        start = self.n_searched > LONG_STREAM_WINDOWS * self.builder.max_texts
+        return self.translator.engines.separate(self.engine, start)
+
+    def _search(self, window: TextWindow, engine: Engine) -> WindowHypotheses:
+        request, jobs, tables = self.request, window.jobs, window.tables
         constrained = [] if request.constraints is None else [i for i, job in enumerate(jobs) if job.constraints]
         if not constrained:
-            hypotheses = self._distinct_hypotheses(jobs, self.engine)
+            hypotheses = self._distinct_hypotheses(jobs, engine, tables)
         else:
             free = [i for i, job in enumerate(jobs) if not job.constraints]
             asked = EngineRequest(request.search, request.prefix is not None, constraints=True)
             other = self.translator.engines.for_request(asked)
-            searches = ((free, self.engine), (constrained, other))
-            found = [self._distinct_hypotheses([jobs[i] for i in chosen], engine) for chosen, engine in searches]
+            searches = ((free, engine), (constrained, other))
+            found = [self._distinct_hypotheses([jobs[i] for i in chosen], one, tables) for chosen, one in searches]
             hypotheses = HypothesisTable.join(found).take(np.argsort([*free, *constrained]))
         return WindowHypotheses(hypotheses, *self._attention(jobs, hypotheses))
 
@@ -161,7 +182,7 @@ class Pipeline:
             add(pairs[i], [select_head(weights, head) for head in self.recorded])
         return attention, alignment
 
-    def _distinct_hypotheses(self, jobs: Sequence[SentenceJob], engine: Engine) -> HypothesisTable:
+    def _distinct_hypotheses(self, jobs: Sequence[SentenceJob], engine: Engine, tables: Tables) -> HypothesisTable:
         """The hypotheses of each job, best first, no two with the same text.
 
         The best of several hypotheses with the same text is kept. If too few texts are left for the n-best list, a
@@ -169,15 +190,15 @@ class Pipeline:
         """
         search = self.request.search
         if search.n_best == 1 or search.sampling is not None:
-            return self._batches(jobs, engine, search)
-        found = [*map(self._distinct, self._batches(jobs, engine, replace(search, n_best=search.beam)))]
+            return self._batches(jobs, engine, search, tables)
+        found = [*map(self._distinct, self._batches(jobs, engine, replace(search, n_best=search.beam), tables))]
         for _ in range(MAX_WIDENINGS):
             beam = min(2 * search.beam, engine.capabilities.max_beam, self.translator.target.vocabulary_size)
             short = [i for i, hypotheses in enumerate(found) if len(hypotheses) < search.n_best]
             if not short or beam == search.beam:
                 break
             search = replace(search, beam=beam)
-            more = self._batches([jobs[i] for i in short], engine, replace(search, n_best=beam))
+            more = self._batches([jobs[i] for i in short], engine, replace(search, n_best=beam), tables)
             for i, hypotheses in zip(short, more, strict=True):
                 found[i] = self._distinct([*found[i], *hypotheses])
         return HypothesisTable.from_lists([hypotheses[: search.n_best] for hypotheses in found])
@@ -190,33 +211,41 @@ class Pipeline:
             best.setdefault(text.strip(), one)
         return [*best.values()]
 
-    def _batches(self, jobs: Sequence[SentenceJob], engine: Engine, search: Search) -> HypothesisTable:
+    def _batches(self, jobs: Sequence[SentenceJob], engine: Engine, search: Search, tables: Tables) -> HypothesisTable:
         """What an engine finds for each job, in batches of similar length; the jobs are sorted by length."""
-        request, found, order = self.request, list[HypothesisTable](), list[int]()
+        request, order = self.request, list[int]()
         size = request.batch or engine.batch
         if engine.capabilities.batch_invariant:
             size = request.batch or len(jobs)  # its threads never wait for each other
         elif request.reproducible:
             size = 1
-        for n_parts in sorted({job.n_parts for job in jobs}):
-            chosen = [i for i, job in enumerate(jobs) if job.n_parts == n_parts]
-            for part in batches([len(jobs[i].source) for i in chosen], size):
-                self.stop.check()
-                group = [jobs[i] for i in chosen[part]]
-                prefixes = [job.prefix for job in group] if request.prefix is not None else None
-                with nullcontext() if engine.capabilities.batch_invariant else self.translator.engines.search_lock:
-                    hypotheses = engine.search(
+
+        def calls() -> Iterator[SearchCall]:
+            for n_parts in sorted({job.n_parts for job in jobs}):
+                chosen = [i for i, job in enumerate(jobs) if job.n_parts == n_parts]
+                for part in batches([len(jobs[i].source) for i in chosen], size):
+                    self.stop.check()
+                    order.extend(chosen[part])
+                    group = [jobs[i] for i in chosen[part]]
+                    yield SearchCall(
                         [job.source for job in group],
                         search.for_part(n_parts),
-                        prefixes,
-                        [self.tables[job.constraints] for job in group] if group[0].constraints else None,
+                        [job.prefix for job in group] if request.prefix is not None else None,
+                        [tables[job.constraints] for job in group] if group[0].constraints else None,
                         self.stop,
                         self.recorded if engine.capabilities.records_attention else (),
                     )
-                found.append(HypothesisTable.from_lists(hypotheses))
-                order += chosen[part]
+
+        if isinstance(engine, QueuedEngine):
+            found = engine.search_all(calls())
+        else:
+            found = [HypothesisTable.from_lists(self._search_batch(engine, call)) for call in calls()]
         joined = HypothesisTable.join(found)
         return joined if len(found) == 1 else joined.take(np.argsort(order))
+
+    def _search_batch(self, engine: Engine, call: SearchCall) -> Sequence[list[Hypothesis]]:
+        with nullcontext() if engine.capabilities.batch_invariant else self.translator.engines.search_lock:
+            return engine.search(*call)
 
 
 def with_all_trees_used(results: Iterator[T], trees: TreeAligner) -> Iterator[T]:

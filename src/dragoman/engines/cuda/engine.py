@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dragoman.arrays import concatenate
+from dragoman.arrays import Int32Array, concatenate
 from dragoman.engines.base import check_batch, check_supported
 from dragoman.engines.cuda import graphs
 from dragoman.engines.cuda.graphs import DecoderGraph, EncoderGraph, Integers, Recorder, collect_hypotheses
@@ -90,24 +90,36 @@ class CudaEngine:
         record: Sequence[RecordedHead] = (),
     ) -> HypothesisTable:
         """Return the best hypotheses for each source, best first."""
+        return self.search_arrays(*concatenate(sources), search, prefixes, constraints, stop, record)
+
+    def search_arrays(
+        self,
+        ids: Int32Array,
+        counts: Int32Array,
+        search: Search,
+        prefixes: Ids | None = None,
+        constraints: BatchConstraints | None = None,
+        stop: StopFlag | None = None,
+        record: Sequence[RecordedHead] = (),
+    ) -> HypothesisTable:
+        """`search` for concatenated sources and the length of each."""
         check_supported(self, search, prefixes, constraints)
-        check_batch(sources, prefixes, constraints, self.weights.vocabulary)
-        if not sources:
+        check_batch(counts, prefixes, constraints, self.weights.vocabulary)
+        if not len(counts):
             return HypothesisTable.join([])
         code = self.weights.code
         longest = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # there are no further positions
-        ids, counts = concatenate(sources)
         lengths, ends = counts.astype(np.int64), np.cumsum(counts)
         limits = output_limits(search, lengths)
         limits = limits if longest is None else limits.clip(max=longest)
         if prefixes is not None:
-            limits = np.maximum(limits, np.fromiter(map(len, prefixes), np.int64, len(sources)))
+            limits = np.maximum(limits, np.fromiter(map(len, prefixes), np.int64, len(counts)))
             if longest is not None and limits.max() > longest:
                 raise too_long("prefix", int(limits.max()) + 1, longest + 1)
         found: list[tuple[Integers, HypothesisTable]] = []  # sentences, and their hypotheses
         start = 0
         with self.lock, torch.inference_mode(), self.recorder.on_stream():
-            while start < len(sources):
+            while start < len(counts):
                 n = self._room(lengths[start:], limits[start:], search.beam, tuple(record))
                 part = slice(start, start + n)
                 shape = shape_of(lengths[part], limits[part], search.beam, tuple(record))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +11,7 @@ from typing import Any, Final
 
 from starlette.types import Scope
 
+from dragoman.child_process import module_command
 from dragoman.errors import DragomanError, describe_exit
 from dragoman.serve.file_store import FileStore
 from dragoman.serve.models.served_model import ModelSummary
@@ -183,6 +182,5 @@ class WorkerProcess:
 
 
 def worker_command() -> list[str]:
-    """The command of a worker; it imports from the current directory only if this process does."""
-    here = {"", os.getcwd()} & set(sys.path)  # noqa: PTH109  # compared with entries of sys.path
-    return [sys.executable, *([] if here else ["-P"]), "-m", MODULE]
+    """The command of a worker."""
+    return module_command(MODULE)
