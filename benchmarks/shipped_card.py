@@ -33,6 +33,22 @@ def score_lines(reports: Mapping[str, dict[str, Any]]) -> list[str]:
     return [*lines, "", f"`{first['BLEU']['signature']}`, `{first['chrF']['signature']}`; beam 4."]
 
 
+def derived_lines(run: Path) -> list[str]:
+    """Rows of what was derived from the corpora, if the run has it."""
+    found = {
+        "phrases": "words and short phrases of these pairs, by statistical alignment",
+        "back-translated": "English sentences of Tatoeba, German by a model",
+    }
+    counts = {name: count_lines(path) for name in found if (path := run / f"{name}.en").exists()}
+    return [f"| {found[name]}, {n:,} pairs | teacher, student | as above |" for name, n in counts.items()]
+
+
+def count_lines(path: Path) -> int:
+    """The number of lines of a file."""
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
 def card(run: Path, weaknesses: str) -> str:
     """The card of the student in int8 of a run."""
     pair, recipes = run.name, json.loads((run / "steps.json").read_text(encoding="utf-8"))
@@ -41,6 +57,9 @@ def card(run: Path, weaknesses: str) -> str:
     selection = json.loads((run / "student/training/distillation/report.json").read_text(encoding="utf-8"))
     news = reports["student-int8"]["sets"][0]["scores"]["BLEU"]["value"]
     spent = ", ".join(f"{stage} {seconds:,.0f} s" for stage, seconds in times.items())
+    stages = [*(["phrases"] if (run / "phrases.en").exists() else []), *(each for each in times if each != "phrases")]
+    if "aligner" not in times:
+        del recipes["aligner"]
     lines = [
         *(f"# {source} to {target}", ""),
         f"A small model that translates from {source} to {target} on any CPU: 6 encoder layers and 2 decoder layers,",
@@ -55,6 +74,7 @@ def card(run: Path, weaknesses: str) -> str:
         "| Europarl, 1,655,544 pairs | teacher; three quarters of its sources, student | no known restrictions |",
         "| Tatoeba, 165,812 pairs (and English of its other pairs) | teacher, student | CC BY 2.0 FR |",
         "| newstest2008 to 2012, three times | teacher, student | none stated |",
+        *derived_lines(run),
         *(
             "",
             f"The student learned from {selection['kept']:,} translations of {selection['read']:,}. No sentence of a",
@@ -65,7 +85,7 @@ def card(run: Path, weaknesses: str) -> str:
         "[manythings.org/anki](https://www.manythings.org/anki/). Speeches are from the European Parliament's",
         "proceedings (Europarl; Koehn, 2005; Amponsah-Kaakyire et al., 2021).",
         *("", "## How it was made", ""),
-        f"    python benchmarks/shipped_models.py DATA --out RUNS {' '.join(times)} publish --pair {pair}",
+        f"    python benchmarks/shipped_models.py DATA --out RUNS {' '.join(stages)} publish --pair {pair}",
         "",
         f"Seed 1. Steps: {', '.join(f'{name} {steps:,}' for name, steps in recipes.items())}. Time: {spent}.",
     ]
