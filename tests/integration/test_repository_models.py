@@ -17,6 +17,11 @@ from dragoman.translation.translator import Translator
 
 MODELS = Path(__file__).parents[2] / "models"
 SENTENCES = {
+    "de-en": {
+        "Wo ist der Bahnhof?": "Where's the station?",
+        "Könntest du mir bitte das Salz reichen?": "Could you pass me the salt, please?",
+        "Das Paket kostet 12,50 € und wiegt 2,3 kg.": "The package costs EUR 12.50 and weighs 2.3 kg.",
+    },
     "en-de": {
         "Where is the station?": "Wo ist der Bahnhof?",
         "How much does this cost?": "Wie viel kostet das?",
@@ -52,12 +57,16 @@ def test_they_translate(model: Path) -> None:
     assert [each.text for each in found] == [*sentences.values()]
 
 
-def test_they_move_markup_to_the_right_words(tmp_path: Path) -> None:
+def test_they_move_markup_to_the_right_words(model: Path, tmp_path: Path) -> None:
+    pages = {
+        "en": "<p>The <b>red house</b> is <a href='/x'>very old</a>.</p>\n",
+        "de": "<p>Das <b>rote Haus</b> ist <a href='/x'>sehr alt</a>.</p>\n",
+    }
+    source, target = model.name.split("-")
     page = tmp_path / "page.html"
-    page.write_text("<p>The <b>red house</b> is <a href='/x'>very old</a>.</p>\n", encoding="utf-8")
-    translate_document(MODELS / "en-de", page, tmp_path / "page.de.html")
-    text = (tmp_path / "page.de.html").read_text(encoding="utf-8")
-    assert text == "<p>Das <b>rote Haus</b> ist <a href='/x'>sehr alt</a>.</p>\n"
+    page.write_text(pages[source], encoding="utf-8")
+    translate_document(model, page, tmp_path / "translated.html")
+    assert (tmp_path / "translated.html").read_text(encoding="utf-8") == pages[target]
 
 
 def test_their_name_is_enough(tmp_path: Path) -> None:
