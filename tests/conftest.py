@@ -21,8 +21,8 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (getattr(sign
     if number is not None and signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
 
-# `torch.manual_seed` keeps the seed for devices that are not initialized, each with a formatted stack: milliseconds below
-# pytest, for every test and every step of training. A machine without these devices needs none of it.
+# `torch.manual_seed` keeps the seed for devices that are not initialized, each with a formatted stack: milliseconds
+# below pytest, for every test and every step of training. A machine without these devices needs none of it.
 for backend in (torch.cuda, torch.xpu, torch.mtia):
     if not backend.is_available():
         backend.manual_seed_all = lambda seed: None

@@ -60,14 +60,14 @@ def test_a_data_package_is_found_by_its_name(site: Path, tmp_path: Path, monkeyp
 
 
 def test_models_are_listed(site: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_tiny_model(tmp_path / "user/dragoman/models/de-en", languages=(("de",), ("en",)))
+    write_tiny_model(tmp_path / "user/dragoman/models/de-fr", languages=(("de",), ("fr",)))
     (tmp_path / "user/dragoman/models/broken").mkdir()
     (tmp_path / "user/dragoman/models/broken/manifest.json").write_text("x")
     code, out, _ = leave(capsys, "models", "--json")
     found = {model["name"]: model for model in json.loads(out)}
-    assert code == 0 and found.keys() >= {"en-de", "de-en"} and "broken" not in found
+    assert code == 0 and found.keys() >= {"en-de", "de-fr"} and "broken" not in found
     assert (found["en-de"]["bleu"], found["en-de"]["license"]) == (27.1234, "CC-BY-4.0")
-    assert (found["en-de"]["origin"], found["de-en"]["origin"]) == ("data package", "user folder")
+    assert (found["en-de"]["origin"], found["de-fr"]["origin"]) == ("data package", "user folder")
     files = [
         path for path in (site / "dragoman_models/en-de").iterdir() if path.name not in ("card.md", "manifest.json")
     ]

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +25,7 @@ from dragoman.search.types import StopFlag
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 from raising import raises
-from stub_engine_process import COMMAND, UNTIL_STOPPED
+from stub_engine_process import COMMAND, FOREVER, UNTIL_STOPPED
 from tiny_model import LINES, write_tiny_model
 
 TEXTS = [" ".join(LINES[i % 6].split()[j % 3 : j % 3 + 4]) for i in range(6) for j in range(3)]
@@ -156,15 +158,16 @@ def test_a_process_that_was_killed_is_reported_and_replaced(stubbed: Translator)
     assert first is not None
     first.wait()
 
-    def texts() -> Iterator[str]:
-        for i in range(100):
-            if i == 50:
-                first.child.process.kill()
-                first.child.process.wait()
-            yield f"the old box {i}"
+    def kill_while_it_searches() -> None:
+        while not first.child.waiting:
+            time.sleep(0.01)
+        first.child.process.kill()
 
+    killer = threading.Thread(target=kill_while_it_searches)
+    killer.start()
     with raises(EngineProcessError, "engine_died", "SIGKILL"):
-        stubbed.translate(texts(), beam=1, batch=1, max_length=2)
+        stubbed.translate([f"the old box {i}" for i in range(100)], beam=FOREVER.beam, batch=1, max_length=2)
+    killer.join()
     first.child.thread.join()
     stubbed.engines.separate(engine, start=True)
     assert stubbed.engines.process not in (None, first)
