@@ -9,7 +9,11 @@ from typing import Any
 
 NAMES = {"en": "English", "de": "German"}
 LICENSE = "CC-BY-4.0"
-MODELS = {"teacher": "teacher, int8", "student": "student, float32", "student-int8": "student, int8 (this model)"}
+MODELS = {"teacher": "teacher", "student": "student", "student-int8": "this model"}
+BACK_TRANSLATED = {
+    "en-de": "German sentences of these corpora, English by a model",
+    "de-en": "English sentences of Tatoeba, German by a model",
+}
 
 
 def read_reports(run: Path) -> dict[str, dict[str, Any]]:
@@ -28,7 +32,7 @@ def score_lines(reports: Mapping[str, dict[str, Any]]) -> list[str]:
     for name, report in reports.items():
         scores = [each["scores"] for each in report["sets"]]
         cells = [f"{each['BLEU']['value']:.2f} / {each['chrF']['value']:.2f}" for each in scores]
-        lines.append(f"| {MODELS[name]} | {' | '.join(cells)} |")
+        lines.append(f"| {MODELS[name]}, {report['system']['precision']} | {' | '.join(cells)} |")
     first = next(iter(reports.values()))["sets"][0]["scores"]
     return [*lines, "", f"`{first['BLEU']['signature']}`, `{first['chrF']['signature']}`; beam 4."]
 
@@ -36,11 +40,11 @@ def score_lines(reports: Mapping[str, dict[str, Any]]) -> list[str]:
 def derived_lines(run: Path) -> list[str]:
     """Rows of what was derived from the corpora, if the run has it."""
     found = {
-        "phrases": "words and short phrases of these pairs, by statistical alignment",
-        "back-translated": "English sentences of Tatoeba, German by a model",
+        "phrases": ("words and short phrases of these pairs, by statistical alignment", "teacher, student"),
+        "back-translated": (BACK_TRANSLATED[run.name], "teacher" if run.name == "en-de" else "teacher, student"),
     }
     counts = {name: count_lines(path) for name in found if (path := run / f"{name}.en").exists()}
-    return [f"| {found[name]}, {n:,} pairs | teacher, student | as above |" for name, n in counts.items()]
+    return [f"| {found[name][0]}, {n:,} pairs | {found[name][1]} | as above |" for name, n in counts.items()]
 
 
 def count_lines(path: Path) -> int:
@@ -63,7 +67,7 @@ def card(run: Path, weaknesses: str) -> str:
     lines = [
         *(f"# {source} to {target}", ""),
         f"A small model that translates from {source} to {target} on any CPU: 6 encoder layers and 2 decoder layers,",
-        "d_model 256, 10,000 tokens, int8. It is a student of a base model, trained on its translations.",
+        "d_model 256, 10,000 tokens, int8. It is a student of a larger model, trained on its translations.",
         *("", f'    echo "..." | dragoman translate {pair}', "", "## Scores", "", *score_lines(reports), ""),
         "The test sets: news (newstest2013, on which everything was chosen, and newstest2014), everyday sentences",
         "(Tatoeba) and speeches of the European Parliament (Europarl).",

@@ -11,10 +11,12 @@ Stages run in the order in which they are given, and each resumes where it stopp
     phrases   words and short phrases with their translations, from a quarter of the sentence pairs (three minutes on a
               CPU)
     backtranslate
-              English of the other Tatoeba folders with German by a model of the opposite direction, for the teacher of
-              German to English (minutes on a CPU)
-    teacher   a base model with pre-norm on Europarl, Tatoeba, newstest2008-2012, the phrases and the back-translations
-              (16,000 steps, 8 minutes on one H200); the data of the next stages are prepared beside it
+              sentences of the target language translated back by a model of the opposite direction, for the teacher
+              (minutes on a CPU): English of the other Tatoeba folders, or German of Tatoeba, news and a quarter of
+              Europarl, for which there is no other text
+    teacher   a base model with pre-norm and --teacher-layers encoder layers on Europarl, Tatoeba, newstest2008-2012,
+              the phrases and the back-translations (16,000 steps with 6 layers: 8 minutes on one H200); the data of
+              the next stages are prepared beside it
     aligner   a base model of the opposite direction, trained briefly (3,500 steps), because words are aligned by the
               agreement of both directions; not needed if RUNS has a model of the opposite direction, or the
               repository
@@ -62,8 +64,9 @@ HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
 STAGES = ("phrases", "backtranslate", "teacher", "aligner", "distill", "measure", "publish")
 ROOT = Path(__file__).resolve().parent.parent
 TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 16_000, 3_500, 27_000
+TEACHER_LAYERS, ALIGNER_LAYERS = 12, 6  # of the encoder
 MEASURED = {
-    "teacher": ("--device", "cpu", "--precision", "int8"),
+    "teacher": (),  # in bfloat16 where it was trained, in int8 on a CPU
     "student": ("--device", "cpu", "--precision", "float32"),
     "student-int8": ("--device", "cpu", "--precision", "int8"),
 }
@@ -71,13 +74,14 @@ LINES_PER_SECOND, STUDENT_STEP_SECONDS = 8500, 0.0080  # the teacher with beam 4
 STUDENT_OVERHEAD = 170  # seconds: align, select, prepare, compile, evaluate, compare
 SOURCE_WORDS = 80  # longer lines are not distilled
 PHRASE_SHARE, PHRASE_CHARACTERS = 0.25, 300  # of Europarl, and the longest sentence, in which phrases are looked for
+BACK_SHARE = 0.25  # of Europarl's German is translated back
 EUROPARL_SHARE = 0.75  # of Europarl is distilled; all sources take three minutes of one H200
 
 
 class Maker:
     """The commands of one direction."""
 
-    europarl_share = EUROPARL_SHARE
+    europarl_share, teacher_layers = EUROPARL_SHARE, TEACHER_LAYERS
 
     def __init__(self, data: Path, out: Path, pair: str, *, steps: dict[str, int], dry_run: bool) -> None:
         self.data, self.out, self.steps, self.dry_run = data, out / pair, dict(steps), dry_run
@@ -128,14 +132,15 @@ class Maker:
         times[stage] = round(times.get(stage, 0.0) + time.monotonic() - begun, 1)
         path.write_text(json.dumps(times, indent=1) + "\n")
 
-    def train(self, name: str, *more: str) -> None:
-        """Train a base model."""
+    def train(self, name: str, layers: int, *more: str) -> None:
+        """Train a base model with this many encoder layers."""
         news = {f"wmt_en-de/{test}": 3.0 for test in NEWS}
         corpora = self.corpora({"europarl_en-de/train": 1.0, TATOEBA: 1.0} | news)
         for files, weight in ((self.phrase_files, 3.0), (self.back_translated, 1.0)):
             if files[0].exists():
                 corpora += ["--source", str(files[0]), "--target", str(files[1]), "--weight", str(weight)]
-        changes = set_options("model.preset=base", "model.norm_order=pre", *schedule(self.steps[name]))
+        model = ("model.preset=base", "model.norm_order=pre", f"model.encoder_layers={layers}")
+        changes = set_options(*model, *schedule(self.steps[name]))
         self.run(name, "train", *corpora, *self.valid, *changes, "--out", str(self.out / name), *more)
 
     def phrases(self) -> None:
@@ -168,16 +173,27 @@ class Maker:
         return self.out / f"phrases.{self.source}", self.out / f"phrases.{self.target}"
 
     def backtranslate(self) -> None:
-        """Translate English sentences without German ones back: more text for the teacher of German to English."""
+        """Translate sentences of the target language back: more text for the teacher, or other sources of the same."""
         source, target = self.back_translated
-        names = self.other_english(self.target)
-        if source.exists() or not names:
+        if source.exists():
             return
         if not self.dry_run:
-            seen = self.opposite.held_out() | {fold(line) for line in read_lines(self.file(TATOEBA, self.target))}
             self.out.mkdir(parents=True, exist_ok=True)
-            write_lines(target, unseen((self.file(name, self.target) for name in names), seen))
-        self.run("backtranslate", "translate", str(self.reverse), str(target), "-o", str(source))
+            write_lines(target, self.lines_to_translate_back())
+        self.run("backtranslate", "translate", str(self.reverse), str(target), "-o", str(source), "--beam", "1")
+
+    def lines_to_translate_back(self) -> Iterator[str]:
+        """Sentences of the target language without a source, or where there are none, some that have one."""
+        seen = self.opposite.held_out()
+        if others := self.other_english(self.target):
+            seen |= {fold(line) for line in read_lines(self.file(TATOEBA, self.target))}
+            yield from unseen((self.file(name, self.target) for name in others), seen)
+            return
+        names = [*(f"wmt_en-de/{name}" for name in NEWS), TATOEBA, "europarl_en-de/train"]
+        for name in names:
+            share = BACK_SHARE if name.startswith("europarl") else 1.0
+            lines = unseen([self.file(name, self.target)], seen)
+            yield from (line for line in lines if is_chosen(line, share) and len(line.split()) <= SOURCE_WORDS)
 
     @property
     def back_translated(self) -> tuple[Path, Path]:
@@ -194,7 +210,7 @@ class Maker:
         beside = Thread(target=self.prepare_next, daemon=True)
         if not self.dry_run:
             beside.start()
-        self.train("teacher")
+        self.train("teacher", self.teacher_layers)
         if not self.dry_run:
             beside.join()
 
@@ -205,7 +221,7 @@ class Maker:
             time.sleep(1)
         wanted = "aligner" in self.stages and self.needs_aligner
         if wanted and not (self.opposite.out / "aligner" / prepared).exists():
-            self.opposite.train("aligner", "--dry-run")
+            self.opposite.train("aligner", ALIGNER_LAYERS, "--dry-run")
         self.sources()
 
     @property
@@ -227,7 +243,7 @@ class Maker:
     def aligner(self) -> None:
         """Train the model of the opposite direction for word alignments, unless there is one."""
         if self.needs_aligner:
-            self.opposite.train("aligner")
+            self.opposite.train("aligner", ALIGNER_LAYERS)
 
     def source_lines(self) -> Iterator[str]:
         """The sentences that the teacher translates for the student: each once, none of a test set."""
@@ -238,7 +254,7 @@ class Maker:
             (self.file(name, self.source), self.europarl_share if name.startswith("europarl") else 1.0)
             for name in names
         ]
-        if self.back_translated[0].exists():
+        if self.back_translated[0].exists() and self.other_english(self.target):
             files.append((self.back_translated[0], 1.0))
         for path, share in files:
             for line in unseen([path], seen):
@@ -352,6 +368,7 @@ def main() -> None:
     parser.add_argument("--pair", choices=("en-de", "de-en"), action="append", help="both by default")
     for name, steps in (("teacher", TEACHER_STEPS), ("aligner", ALIGNER_STEPS), ("student", STUDENT_STEPS)):
         parser.add_argument(f"--{name}-steps", type=int, default=steps)
+    parser.add_argument("--teacher-layers", type=int, default=TEACHER_LAYERS, help="layers of the teacher's encoder")
     parser.add_argument("--europarl-share", type=float, default=EUROPARL_SHARE, help="of Europarl is distilled")
     parser.add_argument("--minutes", type=float, help="the student is finished by then, with fewer steps if necessary")
     parser.add_argument("--weaknesses", type=Path, help="what the card says about known weaknesses")
@@ -366,6 +383,7 @@ def main() -> None:
     for stage in options.stages:
         for maker in makers:
             maker.stages, maker.europarl_share = options.stages, options.europarl_share
+            maker.teacher_layers = options.teacher_layers
             if options.minutes is not None:
                 maker.deadline = begun + 60 * options.minutes
             if options.weaknesses is not None:

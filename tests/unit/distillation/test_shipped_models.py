@@ -99,7 +99,7 @@ def test_the_model_in_the_repository_aligns_where_no_other_is(
 def test_the_card_has_scores_steps_and_the_weaknesses(tmp_path: Path) -> None:
     run = tmp_path / "de-en"
     scores = {"BLEU": {"value": 21.234, "signature": "tok:13a"}, "chrF": {"value": 51.2, "signature": "nc:6"}}
-    report = {"sets": [{"name": "newstest2013", "scores": scores}]}
+    report = {"system": {"precision": "int8"}, "sets": [{"name": "newstest2013", "scores": scores}]}
     for name, content in {
         "student-int8-report/report.json": report,
         "student/training/distillation/report.json": {"kept": 1234, "read": 2345},
@@ -138,7 +138,7 @@ def test_phrases_are_an_own_corpus_of_the_teacher_and_sources_of_the_student(
     assert "three" in [*maker(data).source_lines()]
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(shipped_models.Maker, "run", lambda self, stage, *arguments: commands.append(arguments))
-    maker(data).train("teacher")
+    maker(data).train("teacher", 12)
     assert str(maker(data).phrase_files[0]) in commands[0]
 
 
@@ -149,17 +149,30 @@ def test_english_without_german_is_translated_back_for_the_teacher_into_english(
     (data / "tatoeba_en-fr/train.en").write_text(f"New here.\nnew here\n{held_out}{known.upper()}", encoding="utf-8")
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(shipped_models.Maker, "run", lambda self, stage, *arguments: commands.append(arguments))
-    maker(data, "en-de").backtranslate()
-    assert not commands  # there is no other German
     one = maker(data, "de-en")
     one.backtranslate()
     assert one.back_translated[1].read_text() == "New here.\n"
     one.back_translated[0].write_text("Neu hier.\n")
     one.backtranslate()  # it is done
-    one.train("teacher")
+    one.train("teacher", 12)
     assert [arguments[0] for arguments in commands] == ["translate", "train"]
     assert {*map(str, one.back_translated)} <= {*commands[1]}
     assert "Neu hier." in [*one.source_lines()]
+
+
+def test_german_gets_other_english_for_the_teacher_into_german(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped_models, "BACK_SHARE", 0.0)
+    monkeypatch.setattr(shipped_models.Maker, "run", lambda *_: None)
+    held_out, target = ((data / f"wmt_en-de/{name}.de") for name in ("newstest2013", "newstest2009"))
+    target.write_text(f"Guten Tag.\nguten Tag\n{held_out.read_text()}", encoding="utf-8")
+    one = maker(data, "en-de")
+    one.backtranslate()
+    lines = one.back_translated[1].read_text().splitlines()
+    assert [line for line in lines if "tag" in line.lower()] == ["Guten Tag."]
+    assert f"{shipped_models.TATOEBA} in de." in lines
+    assert not any("europarl" in line or "newstest2013" in line for line in lines)
+    one.back_translated[0].write_text("Good day.\n")
+    assert "Good day." not in [*one.source_lines()]  # the student has the English of people
 
 
 def read_phrases(one: shipped_models.Maker) -> list[tuple[str, str]]:
