@@ -17,8 +17,9 @@ The threshold of ours was chosen on the first half of the sentences; the second 
 tries others on the first half. --model adds models to compare.
 
 Precision and recall are of words; "exact" is the share of spans that are right to the word, of all spans and of those
-whose gold words are contiguous; words without gold links do not count. Then tags as tokens: the model translates
-sentences that have the tags in their text, and how many tags survive is counted.
+whose gold words are contiguous; words without gold links do not count. The last tables have only the spans that begin
+and end with a content word, as links, terms and emphasis do (English sources). Then tags as tokens: the model
+translates sentences that have the tags in their text, and how many tags survive is counted.
 """
 
 from __future__ import annotations
@@ -51,6 +52,18 @@ from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 
 Range = tuple[int, int]
+# English articles, pronouns, prepositions, conjunctions, auxiliaries and particles
+FUNCTION_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """a an the this that these those i me my we us our you your he him his she her it its they them their who whom
+        whose which what there here one some any no all both each every another such of to in on at by for from with
+        without about into over under between through during before after above below against among as than and or but
+        nor so yet if because while when where why how whether though although since until unless is are was were be
+        been being am do does did done have has had having will would shall should can could may might must ought not
+        also only just very too more most less much many then now again mr mrs""",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -173,6 +186,12 @@ def draw_spans(pairs: Sequence[Pair], most: int) -> list[Drawn]:
     return spans
 
 
+def between_content_words(span: Drawn) -> bool:
+    """Whether a span begins and ends with a content word, as markup by people mostly does."""
+    pair, first, last, _ = span
+    return not {pair.texts[0][slice(*pair.places[0][i])].lower() for i in (first, last)} & FUNCTION_WORDS
+
+
 def contiguous(pair: Pair, words: set[int]) -> bool:
     linked = {t for _, t in pair.gold}
     return all(t in words or t not in linked for t in range(min(words), max(words) + 1))
@@ -198,6 +217,9 @@ def main() -> None:
         print_table("all sentences", spans)
         print_table("first half, on which ours was tuned", halves[0])
         print_table("second half", halves[1])
+        if options.source == "en":
+            for title, some in (("all sentences", spans), ("second half", halves[1])):
+                print_table(f"{title}, spans between content words", [*filter(between_content_words, some)])
         tags_as_tokens(translator, spans)
 
 
