@@ -23,6 +23,7 @@ from dragoman.errors import TrainingError
 from dragoman.models import AttentionMaps
 from dragoman.text import Tokenizer
 from dragoman.text.special_tokens import BOS, EOS, PAD
+from dragoman.text.word_groups import is_punctuation
 from dragoman.translation.alignment import Links
 from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
@@ -41,7 +42,8 @@ Sides = tuple[list[list[int]], list[list[int]]]  # the ids of sources and of tar
 class WordBatch:
     """Sentence pairs on the device: what the model reads, and the tokens of each word.
 
-    `from_words [B, S, source words]` and `to_words [B, target words, T]` are 1 where a token is part of a word.
+    `from_words [B, S, source words]` and `to_words [B, target words, T]` are 1 where a token is part of a word. The
+    punctuation of a word with letters is not: the marks at the ends of two sentences attend to each other.
     """
 
     inputs: tuple[Any, ...]  # of `hidden`: source, target and their layouts
@@ -72,6 +74,7 @@ class WordAttention:
         self.source, self.target = translator.source, translator.target
         self.starts = [token_starts(tokenizer) for tokenizer in (self.source, self.target)]
         self.device_starts = [torch.from_numpy(starts).to(self.engine.device) for starts in self.starts]
+        self.marks = [token_marks(tokenizer).to(self.engine.device) for tokenizer in (self.source, self.target)]
         model = self.engine.model.recipe
         self.heads = [
             AlignmentHead(layer, head, step)
@@ -91,13 +94,16 @@ class WordAttention:
         """A batch on the device; no source and no target has more words than given."""
         source, source_layout = self.engine.sources(sides[0])
         target, target_layout = self.engine.padded([[BOS, *ids] for ids in sides[1]])
-        from_words = one_hot(self.words(source[:, :-1], 0), n_source_words).mT
-        to_words = one_hot(self.words(target[:, 1:], 1), n_target_words)
+        from_words = self.words(source[:, :-1], 0, n_source_words).mT
+        to_words = self.words(target[:, 1:], 1, n_target_words)
         return WordBatch((source, target, source_layout, target_layout), from_words, to_words)
 
-    def words(self, ids: Tensor, side: int) -> Tensor:
-        """The word of each token `[B, T]`, counted from 0; -1 for EOS and padding."""
-        return torch.where((ids == PAD) | (ids == EOS), -1, self.device_starts[side][ids].cumsum(1) - 1)
+    def words(self, ids: Tensor, side: int, count: int) -> Tensor:
+        """`[B, W, T]`: 1 where token t of `ids [B, T]` is part of word w; punctuation beside letters is left out."""
+        word = torch.where((ids == PAD) | (ids == EOS), -1, self.device_starts[side][ids].cumsum(1) - 1)
+        tokens = word[:, None] == torch.arange(count, device=ids.device)[:, None]
+        letters = tokens & ~self.marks[side][ids][:, None]
+        return torch.where(letters.any(-1, keepdim=True), letters, tokens).float()
 
     @torch.inference_mode()
     def __call__(self, batch: WordBatch, heads: Sequence[AlignmentHead]) -> Tensor:
@@ -123,9 +129,9 @@ def token_starts(tokenizer: Tokenizer) -> Any:
     return word_starts(tokenizer.tokens(range(tokenizer.vocabulary_size)))
 
 
-def one_hot(words: Tensor, count: int) -> Tensor:
-    """`[B, W, T]`: 1 where token t is part of word w."""
-    return (words[:, None] == torch.arange(count, device=words.device)[:, None]).float()
+def token_marks(tokenizer: Tokenizer) -> Tensor:
+    """For each token, whether it is punctuation."""
+    return torch.tensor([*map(is_punctuation, tokenizer.tokens(range(tokenizer.vocabulary_size)))])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.arrays import Int64Array
-from dragoman.data.alignment.pharaoh import Links, token_links, word_starts
+from dragoman.data.alignment.pharaoh import Links, TokenWords, token_links, word_starts
 from dragoman.data.corpora.cleaning import EXAMPLES
 from dragoman.data.prepare.staging import PAIRS_PER_CHUNK, CleanText, PrepareContext, SideTokenizers
 from dragoman.data.prepare.target_languages import count_languages
@@ -215,20 +215,11 @@ def append_links(
 ) -> None:
     """Append the links between the tokens of the kept pairs of a chunk, from links between their words."""
     links = Sentences.open(context.staging, f"{text.name}.{LINKS}", "uint32")
-    vocabularies = [token_names(context, side) for side in SIDES]
-    words = [words_of_tokens(names, encoded) for names, encoded in zip(vocabularies, chunk, strict=True)]
-    marks = [
-        np.array([is_punctuation(name) for name in names])[encoded.ids]
-        for names, encoded in zip(vocabularies, chunk, strict=True)
-    ]
-    starts = [np.cumsum(encoded.lengths) - encoded.lengths for encoded in chunk]
-    found = []
-    for i in np.flatnonzero(kept).tolist():
-        pairs = [(code & 0xFFFF, code >> 16) for code in links[begin + i].tolist()]
-        tokens = [slice(starts[n][i], starts[n][i] + chunk[n].lengths[i]) for n in range(2)]
-        sides = [words[n][tokens[n]].tolist() for n in range(2)]
-        found.append(token_links(pairs, sides[0], sides[1], (marks[0][tokens[0]], marks[1][tokens[1]])))
-    writer.append(np.fromiter(chain.from_iterable(found), np.uint32), int_array(map(len, found), len(found)))
+    sides = [token_words(token_names(context, side), encoded, kept) for side, encoded in zip(SIDES, chunk, strict=True)]
+    codes, counts = links.gather(begin + np.flatnonzero(kept))
+    words = codes.astype(np.int64)
+    sentences = np.repeat(np.arange(len(counts)), counts)
+    writer.append(*token_links((sentences, words & 0xFFFF, words >> 16), sides[0], sides[1]))
 
 
 def append_word_links(writer: SentenceWriter, links: Sequence[Links]) -> None:
@@ -244,11 +235,12 @@ def token_names(context: PrepareContext, side: str) -> list[str]:
     return tokenizer.tokens(range(tokenizer.vocabulary_size))
 
 
-def words_of_tokens(names: Sequence[str], encoded: EncodedSide) -> Int64Array:
-    """The index of each token's word in its sentence; language tokens come before the first word."""
-    begins = word_starts(names)[encoded.ids]
+def token_words(names: Sequence[str], encoded: EncodedSide, kept: npt.NDArray[np.bool_]) -> TokenWords:
+    """The words of the tokens of the kept sentences; language tokens come before the first word."""
+    ids, lengths = encoded.ids[np.repeat(kept, encoded.lengths)], encoded.lengths[kept]
+    begins = word_starts(names)[ids]
     total = np.cumsum(begins)
-    first = np.cumsum(encoded.lengths) - encoded.lengths
-    before = np.repeat(np.concatenate([[0], total])[first[encoded.lengths > 0]], encoded.lengths[encoded.lengths > 0])
-    found: Int64Array = total - before - 1
-    return found
+    first, full = np.cumsum(lengths) - lengths, lengths > 0
+    before = np.repeat(np.concatenate([[0], total])[first[full]], lengths[full])
+    marks = np.array([*map(is_punctuation, names)])
+    return TokenWords(lengths.astype(np.int64), total - before - 1, marks[ids])

@@ -58,6 +58,8 @@ def test_links_are_between_the_tokens_of_linked_words(changes: dict[str, object]
             for t, (b, other) in enumerate(words[1])
             if (a, b) in wanted and mark == other  # a comma is linked with a comma
         }
+        if wanted and words[0][-1][1] and words[1][-1][1]:  # and the marks at the ends of both sentences
+            expected.add((len(words[0]) - 1, len(words[1]) - 1))
         assert found == expected
         seen += len(found)
     assert seen > 50
