@@ -20,19 +20,16 @@ class AlignedUnit:
     """A sentence that was translated by itself: the ranges of its parts in source and target.
 
     `weights [T, S]`, if known, is the attention of each of its target tokens to its source tokens. `source_tokens` are
-    the places of the latter in the source; `target_tokens` has the range of target parts that each of the former is in.
+    the places of the latter in the sentence, which begins at `start` in the source; `token_parts` are pairs of one of
+    the former and a target part that it is in, in order, without those that are punctuation.
     """
 
     source: Range
     target: Range
     weights: Any = None
     source_tokens: Sequence[Range] = ()
-    target_tokens: Sequence[Range] = ()
-
-    @cached_property
-    def token_parts(self) -> list[tuple[int, int]]:
-        """Each target token with each part that it is in."""
-        return [(i, part) for i, (low, high) in enumerate(self.target_tokens) for part in range(low, high)]
+    start: int = 0
+    token_parts: Sequence[Range] = ()
 
     @cached_property
     def shares(self) -> Any:
@@ -57,6 +54,7 @@ class AlignedUnit:
 
         A token that is inside in part counts in part.
         """
+        start, end = start - self.start, end - self.start
         first = bisect_right(self.source_tokens, start, key=lambda token: token[1])
         columns, parts = list[int](), list[float]()
         for i, (low, high) in enumerate(self.source_tokens[first:], first):
