@@ -92,11 +92,11 @@ def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[i
     for span in segment.spans:
         if span.kind == "protected":
             continue
-        moved = moves.span(span)
-        if moved.start < moved.end:
-            edges += [moved.start, moved.end]
-        elif span.parent is not None or first < moved.start < last:
-            points.append(moved.start)
+        start, end = moves.range((span.start, span.end))
+        if start < end:
+            edges += [start, end]
+        elif span.parent is not None or first < start < last:
+            points.append(start)
     return sorted(edges), sorted(points)
 
 

@@ -8,7 +8,7 @@ benchmarks/markup_transfer.py measures it on alignments made by hand.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -67,11 +67,11 @@ class _Projection:
         self.children: dict[int | None, list[int]] = {}
         for index, span in enumerate(spans):
             self.children.setdefault(span.parent, []).append(index)
-        self.sources_of: dict[int, list[int]] = {}
-        self.targets_of: dict[int, list[int]] = {}
+        self.sources_of = defaultdict[int, list[int]](list)
+        self.targets_of = defaultdict[int, list[int]](list)
         for s, t in aligned.links:
-            self.sources_of.setdefault(t, []).append(s)
-            self.targets_of.setdefault(s, []).append(t)
+            self.sources_of[t].append(s)
+            self.targets_of[s].append(t)
         self.inside = [self._source_parts(span) for span in spans]
         self.has_words = [LETTER.search(aligned.source, span.start, span.end) is not None for span in spans]
         self.holds = {index: self._target_parts(place) for index, place in protected.items()}
@@ -189,7 +189,7 @@ class _Projection:
         own = self.inside[index]
         n_links = Counter(t for s in own for t in self.targets_of.get(s, ()))
         values = {t: 2 * n / len(self.sources_of[t]) - 1 or HALF for t, n in n_links.items()}
-        values |= {t: 2 * (share - THRESHOLD) for t, share in self._shares(own, units).items()}
+        values |= self._shares(own, units)
         for unit in units:
             if own.start <= unit.source[0] and unit.source[1] <= own.stop:
                 values |= dict.fromkeys(range(*unit.target), 1.0)
@@ -213,19 +213,22 @@ class _Projection:
         return None
 
     def _shares(self, own: range, units: Sequence[AlignedUnit]) -> dict[int, float]:
-        """For each target part with letters, the share of its attention on these source parts, if it is known."""
-        shares: dict[int, float] = {}
+        """For each target part with letters, what the share of its attention on these source parts is worth.
+
+        Only those whose attention is known.
+        """
+        values: dict[int, float] = {}
         if not own:
-            return shares
+            return values
         start, end = self.aligned.source_parts[own[0]][0], self.aligned.source_parts[own[-1]][1]
         for unit in units:
             if unit.weights is None:
                 continue
-            own_shares = unit.share(start, end).tolist()
+            of_tokens = (2 * (unit.share(start, end) - THRESHOLD)).tolist()
             for i, t in unit.token_parts:
-                if own_shares[i] >= shares.get(t, 0.0):
-                    shares[t] = own_shares[i]
-        return shares
+                if of_tokens[i] >= values.get(t, -1.0):
+                    values[t] = of_tokens[i]
+        return values
 
     def _units(self, own: range) -> Sequence[AlignedUnit]:
         """The sentences that have some of these source parts."""
