@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ class DocumentTranslation:
         self.translator, self.align, self.memory = translator, align, memory
         self.waiting, self.size = list[Segment](), 0  # segments that are not in a block yet, and their characters
         self.pool: ThreadPoolExecutor | None = None
-        self.blocks = list[tuple[SegmentTranslation, Future[None]]]()
+        self.blocks = deque[tuple[SegmentTranslation, Future[None]]]()
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +101,8 @@ class DocumentTranslation:
             self._start(block)
         show.start_stage(name, sum(len(block.units) for block, _ in self.blocks), "sentences")
         results = dict[int, SegmentResult]()
-        for block, found in self.blocks:
+        while self.blocks:
+            block, found = self.blocks.popleft()  # so that its memory is freed while others are translated
             found.result()
             results.update(zip(map(id, block.segments), block.assemble(), strict=True))
             show.advance(len(block.units))
