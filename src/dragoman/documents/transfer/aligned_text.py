@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
+from operator import ge
 from typing import Any, Final
 
 from dragoman.documents.transfer.ranges import Range
@@ -41,9 +43,8 @@ class AlignedUnit:
         import numpy as np
 
         weights = np.asarray(self.weights, dtype=np.float64)
-        if invisible := [i for i, (start, end) in enumerate(self.source_tokens) if start >= end]:
-            weights = weights.copy()
-            weights[:, invisible] = 0
+        if any(starmap(ge, self.source_tokens)):  # invisible ones
+            weights = weights * [start < end for start, end in self.source_tokens]
         weights = weights**FLATNESS
         weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)

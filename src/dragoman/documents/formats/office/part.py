@@ -44,6 +44,7 @@ class PartReader:
         self.found = found
         self.text, self.name, self.label, self.rules, self.doctype = text, name, label, rules, doctype
         self.items = ItemReader(text, rules)
+        self.named = rules.paragraphs | rules.strings | rules.attributes.keys() | rules.inspected | rules.skipped
         self.slots: list[Slot] = []
         self.count = 0
 
@@ -58,16 +59,17 @@ class PartReader:
 
     def _element(self, element: Element) -> None:
         rules, name = self.rules, element.name
-        if name in rules.skipped or (name in rules.inspected and rules.is_skipped(element)):
-            return
-        if name in rules.paragraphs:
-            self._paragraph(element)
-        elif name in rules.strings:
-            self._string(element)
-        if name in rules.attributes:
-            self._attributes(element)
+        if name in self.named:
+            if name in rules.skipped or (name in rules.inspected and rules.is_skipped(element)):
+                return
+            if name in rules.paragraphs:
+                self._paragraph(element)
+            elif name in rules.strings:
+                self._string(element)
+            if name in rules.attributes:
+                self._attributes(element)
         for child in element.children:
-            if child.name:  # not text
+            if child.children or child.name in self.named:  # few, so that most need no call
                 self._element(child)
 
     def _paragraph(self, paragraph: Element) -> None:
