@@ -29,8 +29,8 @@ from xml.sax.saxutils import escape
 
 from dragoman.documents.detect import read_document
 from dragoman.documents.files import translate_bytes
+from dragoman.documents.jobs import make_job
 from dragoman.documents.sentences import ModelTranslator
-from dragoman.documents.translate import make_job
 from dragoman.translation.translator import Translator
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -16,7 +16,7 @@ from dragoman.documents.reports.report import Report, ReportBuilder
 from dragoman.documents.reports.review import review_page
 from dragoman.documents.segment import Document, ReadOptions
 from dragoman.documents.sentences import ModelTranslator, SentenceTranslator, model_languages
-from dragoman.documents.translate import translate_segments
+from dragoman.documents.translate import DocumentTranslation, translate_segments
 from dragoman.errors import OutputError
 from dragoman.files import write_output
 from dragoman.progress import Reporter
@@ -171,10 +171,10 @@ def translate_bytes(
 ) -> tuple[bytes, Report]:
     """The translated document, and the report; with `align`, all of its words are aligned."""
     languages = model_languages(translator, options)
-    with interpreter_settings:
-        document = read_document(data, name, format_name, ReadOptions(*languages, retranslate))
-        model = ModelTranslator(translator, **options)
-        report = translate_segments(document.segments, model, reporter, name, align, memory)
+    model = ModelTranslator(translator, **options)
+    with interpreter_settings, DocumentTranslation(model, align, memory) as translation:
+        document = read_document(data, name, format_name, ReadOptions(*languages, retranslate, translation.add))
+        report = translation.finish(document.segments, reporter, name)
         return document.write([result.target for result in report.results]), report
 
 

@@ -62,8 +62,9 @@ class ModelTranslator:
         return engine.threads or 0 if engine.capabilities.batch_invariant and not batched else 0
 
     def interrupt(self) -> None:
-        """End the searches that run in other threads."""
-        self.stop.set()
+        """End the searches that run in other threads; the caller's flag is left alone, it may serve other documents."""
+        if self.options.get("stop") is None:
+            self.stop.set()
 
     def split(self, line: str) -> list[str]:
         """The segments of a line, as the option `split` says."""

@@ -1,44 +1,30 @@
-"""Translate the segments of a document: mask, split into sentences, translate, check, retry, and move the markup."""
+"""Translate the segments of a document: translate their sentences, check, retry, and move the markup."""
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
+from dragoman.documents.jobs import NONE, Split, make_job
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
 from dragoman.documents.transfer.assembly import Job, Unit, assemble, unmask
-from dragoman.documents.transfer.moves import Moves
-from dragoman.documents.transfer.notes import detach_notes
-from dragoman.documents.transfer.placeholders import (
-    MaskedText,
-    cut,
-    mask_text,
-    protect_placeholders,
-    protect_points,
-    remask,
-)
+from dragoman.documents.transfer.placeholders import remask
 from dragoman.documents.transfer.ranges import Range
-from dragoman.documents.transfer.unknown_text import SEPARATORS, SYMBOLS, Unknown
+from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.progress import Reporter
 from dragoman.translation.overlap import interpreter_settings
 from dragoman.translation.result import Translation
-from dragoman.translation.segmentation import BEFORE_LINE
 
 BLOCK_CHARACTERS: Final = 20_480  # of segments that are translated at once, about 150 sentences
 ALL: Final = slice(None)
-NONE: Final = frozenset[str]()
-VISIBLE: Final = re.compile(r"\S")
-TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
-Split = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -66,31 +52,80 @@ def translate_segments(
 
     `name` is the title of the progress that `reporter` shows. With `align`, text without markup is aligned too.
     Sentences that `memory` has are taken from there.
+    """
+    with interpreter_settings, DocumentTranslation(translator, align, memory) as translation:
+        return translation.finish(segments, reporter, name)
+
+
+class DocumentTranslation:
+    """The translation of a document, whose segments may be given one by one before all are known.
 
     If the engine allows it, each of its threads translates blocks of segments of its own, so that none waits for the
-    others, while this one moves the markup of blocks that are done.
+    others, while the caller's thread reads the document and moves the markup of blocks that are done.
     """
-    show = Reporter() if reporter is None else reporter
-    if not translator.threads:
-        block = SegmentTranslation(segments, translator.split, translator.unknown, align, memory)
-        show.start_stage(name, len(block.units), "sentences")
-        run_block(block, translator, show.advance)
-        return Report(block.assemble())
-    blocks = plan_blocks(segments, translator.split, translator.unknown, align, memory)
-    results = list[SegmentResult]()
-    with interpreter_settings, ThreadPoolExecutor(translator.threads, "document") as pool:
-        try:
-            started = [(block, pool.submit(run_block, block, translator)) for block in blocks]
-            show.start_stage(name, sum(len(block.units) for block, _ in started), "sentences")
-            for block, found in started:
-                found.result()
-                results += block.assemble()
-                show.advance(len(block.units))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            translator.interrupt()
-            raise
-    return Report(results)
+
+    def __init__(self, translator: SentenceTranslator, align: bool = False, memory: Memory | None = None) -> None:
+        self.translator, self.align, self.memory = translator, align, memory
+        self.waiting, self.size = list[Segment](), 0  # segments that are not in a block yet, and their characters
+        self.pool: ThreadPoolExecutor | None = None
+        self.blocks = deque[tuple[SegmentTranslation, Future[None]]]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self.pool is None:
+            return
+        if error is not None:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            self.translator.interrupt()
+        self.pool.shutdown()
+
+    def add(self, segment: Segment) -> None:
+        """Take a segment before the others are known; a block begins as soon as there are enough."""
+        self.waiting.append(segment)
+        self.size += len(segment.text)
+        if self.size >= BLOCK_CHARACTERS and self.memory is None and self.translator.threads:
+            self._start(self._plan(self.waiting))
+            self.waiting, self.size = [], 0
+
+    def finish(self, segments: Sequence[Segment], reporter: Reporter | None = None, name: str = "document") -> Report:
+        """Translate these segments, which include those that were given before."""
+        show = Reporter() if reporter is None else reporter
+        if not self.translator.threads:
+            block = self._plan(segments)
+            show.start_stage(name, len(block.units), "sentences")
+            run_block(block, self.translator, show.advance)
+            return Report(block.assemble())
+        for block in self._other_blocks(segments):
+            self._start(block)
+        show.start_stage(name, sum(len(block.units) for block, _ in self.blocks), "sentences")
+        results = dict[int, SegmentResult]()
+        while self.blocks:
+            block, found = self.blocks.popleft()  # so that its memory is freed while others are translated
+            found.result()
+            results.update(zip(map(id, block.segments), block.assemble(), strict=True))
+            show.advance(len(block.units))
+        return Report([results[id(segment)] for segment in segments])
+
+    def _other_blocks(self, segments: Sequence[Segment]) -> Iterator[SegmentTranslation]:
+        """Blocks of the segments that are in none, planned when they are taken, or at once if a memory must be read."""
+        if self.memory is not None:
+            yield from self._plan(segments).divide(BLOCK_CHARACTERS)
+            return
+        started = {id(segment) for block, _ in self.blocks for segment in block.segments}
+        others = [segment for segment in segments if id(segment) not in started]
+        for part in divide_segments(others, BLOCK_CHARACTERS):
+            yield self._plan(others[part])
+
+    def _plan(self, segments: Sequence[Segment]) -> SegmentTranslation:
+        return SegmentTranslation(segments, self.translator.split, self.translator.unknown, self.align, self.memory)
+
+    def _start(self, block: SegmentTranslation) -> None:
+        """Translate a block in a thread of the engine."""
+        if self.pool is None:
+            self.pool = ThreadPoolExecutor(self.translator.threads, "document")
+        self.blocks.append((block, self.pool.submit(run_block, block, self.translator)))
 
 
 def run_block(
@@ -112,17 +147,6 @@ def next_step(steps: Steps, found: Iterable[Translation] | None) -> SentenceRequ
         return steps.send(found)
     except StopIteration:
         return None
-
-
-def plan_blocks(
-    segments: Sequence[Segment], split: Split, unknown: Unknown, align: bool = False, memory: Memory | None = None
-) -> Iterator[SegmentTranslation]:
-    """Segments in blocks, planned when they are taken, or at once if a memory must be read."""
-    if memory is not None:
-        yield from SegmentTranslation(segments, split, unknown, align, memory).divide(BLOCK_CHARACTERS)
-        return
-    for part in divide_segments(segments, BLOCK_CHARACTERS):
-        yield SegmentTranslation(segments[part], split, unknown, align)
 
 
 def divide_segments(segments: Sequence[Segment], size: int) -> Iterator[slice]:
@@ -234,88 +258,3 @@ def approved_ranges(job: Job) -> list[Range]:
         if unit.approved:
             found.append((start, place))
     return found
-
-
-def make_job(
-    segment: Segment, split: Split, align: bool = False, unknown: Set[str] = NONE, known: Sequence[Range] = ()
-) -> Job:
-    """Mask a segment and split it into units; with `align`, all of them are aligned.
-
-    Text with `unknown` characters is masked too, except in the ranges that are `known`.
-    """
-    notes = detach_notes(segment)
-    bases = () if notes is None else notes.bases
-    plain = protect_points(segment if notes is None else notes.segment)
-    segment = protect_placeholders(plain, unknown, known, bases)
-    protected = sorted(
-        ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
-    )
-    masked = mask_text(segment.text, protected, segment.numbers)
-    edges, points = find_markup(segment, masked)
-    units, place = list[Unit](), 0
-    ranges = sentence_ranges(masked.text, split)
-    for start, end in cut_symbols(masked, segment, ranges) if unknown else ranges:
-        unit = cut(masked, start, end)
-        inside = bisect_right(edges, start) < bisect_left(edges, end)
-        marked = align or inside or bisect_left(points, start) < bisect_right(points, end)
-        units.append(Unit(unit, masked.text[place:start], unit.has_words(), marked))
-        place = end
-    return Job(segment, units, masked.text[place:], align, notes)
-
-
-def cut_symbols(masked: MaskedText, segment: Segment, ranges: Iterable[Range]) -> Iterator[Range]:
-    """The ranges of sentences, without the unknown symbols at their ends and the separators inside them.
-
-    These are ranges of their own, which have nothing to translate.
-    """
-    text = masked.text
-    for start, end in ranges:
-        inside = [mask for mask in cut(masked, start, end).masks if segment.spans[mask.span].name == SYMBOLS]
-        places = [(start + mask.start, start + mask.start + len(mask.word), mask.span) for mask in inside]
-        last = end  # where the symbols at the end begin
-        for low, high, _ in reversed(places):
-            if VISIBLE.search(text, high, last):
-                break
-            last = low
-        for low, high, index in places:
-            span = segment.spans[index]
-            before = VISIBLE.search(text, start, low)
-            if before and low < last and not SEPARATORS.issuperset(segment.text[span.start : span.end]):
-                continue
-            if before:
-                yield start, start + len(text[start:low].rstrip())
-            yield low, high
-            start = following.start() if (following := VISIBLE.search(text, high, end)) else end
-        if start < end:
-            yield start, end
-
-
-def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int]]:
-    """The places in the masked text at which pairs begin and end, and of points between words, both sorted."""
-    lengths = [(segment.spans[mask.span], len(mask.word)) for mask in masked.masks]
-    moves = Moves((span.start, span.end - span.start, length) for span, length in lengths)
-    first, last = len(masked.text) - len(masked.text.lstrip()), len(masked.text.rstrip())
-    edges, points = list[int](), list[int]()
-    for span in segment.spans:
-        if span.kind == "protected":
-            continue
-        moved = moves.span(span)
-        if moved.start < moved.end:
-            edges += [moved.start, moved.end]
-        elif span.parent is not None or first < moved.start < last:
-            points.append(moved.start)
-    return sorted(edges), sorted(points)
-
-
-def sentence_ranges(text: str, split: Split) -> Iterator[Range]:
-    """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
-    start = 0
-    for line in chain.from_iterable(map(TAB.split, text.splitlines(keepends=True))):
-        bullet = BEFORE_LINE.match(line)
-        if bullet is not None and (content := line[bullet.end() :].rstrip()):
-            place = start + bullet.end()
-            for sentence in split(content):
-                place = text.index(sentence, place)
-                yield place, place + len(sentence)
-                place += len(sentence)
-        start += len(line)

@@ -14,6 +14,7 @@ from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
+from dragoman.translation.alignment import align, move_language_last
 from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
@@ -54,9 +55,17 @@ class Assembly:
             for row in rows:
                 vars(made[row])[flag] = True
         if self.attention is not None or self.alignment is not None or constraints is not None:
-            required = [constraints[i] if constraints else Constraints() for i in of_each]
-            outputs = split_rows(table.ids, table.lengths)
-            made = [*map(self._complete, made, every, outputs, required)]
+            outputs = [*map(tuple, split_rows(table.ids, table.lengths))]
+            pairs = [*zip(every, outputs, strict=True)]
+            if constraints is not None:
+                made = [*map(self._check_phrases, made, outputs, [constraints[i] for i in of_each])]
+            if self.attention is not None:
+                for one, pair in zip(made, pairs, strict=True):
+                    vars(one)["attention"] = self.attention[pair][:, n:]
+            if self.alignment is not None:
+                tokens = self.source.tokens_many(read), self.target.tokens_many(outputs)
+                for one, pair, *own in zip(made, pairs, *tokens, strict=True):
+                    set_alignment(one, move_language_last(np.asarray(self.alignment[pair]), n), *own)
         if not several:
             return made
         best: list[Translation] = []
@@ -111,24 +120,22 @@ class Assembly:
                 if is_copy(self.source.tokens(read[row]), self.target.tokens(ids), texts[row]):
                     yield row
 
-    def _complete(
-        self, translation: Translation, source: Ids, output: Sequence[int], constraints: Constraints
-    ) -> Translation:
-        """The translation with its required phrases, attention and alignment, if requested."""
-        if constraints.require:
-            met, unmet = constraints.met_and_unmet(self.target.decode(output))
-            translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
-        pair = (source, tuple(output))
-        values = vars(translation)  # nobody else has it yet, and `replace` takes as long as the alignment
-        if self.attention is not None:
-            values["attention"] = self.attention[pair][:, self.n_language_tokens :]
-        if self.alignment is not None:
-            from dragoman.translation.alignment import align, move_language_last
+    def _check_phrases(self, translation: Translation, output: Sequence[int], constraints: Constraints) -> Translation:
+        """The translation with the required phrases that it contains, and those that it lacks."""
+        if not constraints.require:
+            return translation
+        met, unmet = constraints.met_and_unmet(self.target.decode(output))
+        return replace(translation, met=tuple(met), unmet=tuple(unmet))
 
-            weights = move_language_last(self.alignment[pair], self.n_language_tokens)
-            values["alignment"] = tuple(align(weights, translation.source_tokens, translation.tokens))
-            values["alignment_weights"] = np.asarray(weights)[:, : len(translation.source_tokens)]
-        return translation
+
+def set_alignment(translation: Translation, weights: Any, source: tuple[str, ...], target: tuple[str, ...]) -> None:
+    """Set the alignment of a new translation from its attention `[T, S + 1]`, and the tokens, which are known."""
+    vars(translation).update(
+        source_tokens=source,
+        tokens=target,
+        alignment=tuple(align(weights, source, target)),
+        alignment_weights=weights[:, : len(source)],
+    )
 
 
 def first_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

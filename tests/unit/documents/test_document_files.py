@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 
 import dragoman
+from dragoman.documents import translate as translate_module
 from dragoman.documents.detect import detect
 from dragoman.documents.folders import RECORD, find_documents, translate_documents
+from dragoman.documents.formats.office.xml_events import CHUNK
 from dragoman.documents.reports.report import Report
 from dragoman.errors import DocumentError, DragomanError, OutputError
+from dragoman.search.types import StopFlag
 from dragoman.translation.translator import Translator
 from raising import raises
 from small_model import model_at
@@ -85,6 +89,24 @@ def test_the_source_is_never_written(model: Path, tmp_path: Path) -> None:
     with raises(DocumentError, "unsupported_format", "text"):
         dragoman.translate_document(model, __file__, tmp_path / "out")
     assert page.read_text("utf-8") == PAGE
+
+
+def test_a_document_that_is_damaged_at_its_end_leaves_nothing(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translate_module, "BLOCK_CHARACTERS", 1)
+    paragraphs = "<w:p><w:r><w:t>one two</w:t></w:r></w:p>" * (3 * CHUNK // 40)
+    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
+        override = f'<Override PartName="/word/document.xml" ContentType="{kind}"/>'
+        types = f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{override}</Types>'
+        archive.writestr("[Content_Types].xml", types)
+        archive.writestr("word/document.xml", f'<w:document xmlns:w="{namespace}"><w:body>{paragraphs}</w:p>')
+    stop = StopFlag()  # of several documents
+    with raises(DocumentError, "damaged_document", "word/document.xml"):
+        dragoman.translate_document(model, tmp_path / "a.docx", tmp_path / "b.docx", beam=1, stop=stop)
+    assert not stop.is_set() and not (tmp_path / "b.docx").exists()
 
 
 def translate_all(model: Path, sources: list[Path], output: Path, **options: Any) -> dict[str, str]:

@@ -14,7 +14,7 @@ from lxml import etree
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
-from dragoman.documents.segment import Document
+from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.translate import translate_segments
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"
@@ -70,6 +70,13 @@ def test_there_are_enough_fixtures_of_each_format() -> None:
     counts = Counter(Path(name).suffix for name in FIXTURES)
     assert len(FIXTURES) >= 40
     assert all(counts[suffix] >= 3 for suffix in (".docx", ".pptx", ".xlsx", ".odt", ".epub"))
+
+
+@pytest.mark.parametrize("name", [name for name in FIXTURES if name.endswith((".docx", ".pptx"))])
+def test_segments_are_found_while_a_document_is_read(name: str) -> None:
+    found = list[Segment]()
+    document = read_document((FOLDER / name).read_bytes(), name, options=ReadOptions(found=found.append))
+    assert sorted(map(id, found)) == sorted(map(id, document.segments))
 
 
 @pytest.mark.parametrize("name", FIXTURES)

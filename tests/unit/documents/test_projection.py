@@ -211,7 +211,7 @@ def test_plain_sentences_have_the_places_of_all_others(tokens: list[str]) -> Non
     text = "".join(tokens).replace("▁", " ").strip()
     found, ids = locate_tokens(text, tokens), word_groups.visible_word_ids(tokens)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "plain_ranges", lambda text, tokens: None)
+        patch.setattr(words, "plain_places", lambda text, tokens: None)
         patch.setattr(word_groups, "word_step", lambda token: 2)
         assert locate_tokens(text, tokens) == found
         assert word_groups.visible_word_ids(tokens) == ids

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -10,8 +11,8 @@ from dragoman.documents.formats import html
 from dragoman.documents.formats.strings import json
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.segment import Segment, render
-from dragoman.documents.translate import translate_segments
-from dragoman.errors import SearchError
+from dragoman.documents.translate import DocumentTranslation, translate_segments
+from dragoman.errors import DocumentError, SearchError
 from dragoman.progress import Reporter
 from dragoman.translation.result import Translation
 from raising import raises
@@ -122,6 +123,42 @@ def test_blocks_in_threads_give_the_same_results(monkeypatch: pytest.MonkeyPatch
         found = translate_segments(segments, translator, reporter, memory=memory)
         assert found == expected and len(translator.calls) > 10
         assert reporter.total == reporter.done == sum(map(len, translator.calls))
+
+
+def test_segments_that_are_given_early_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = [Segment(f"number {i}. {'word ' * (i % 7)}") for i in range(40)]
+    expected = translate_segments(segments, WordByWord())
+    monkeypatch.setattr(translate_module, "BLOCK_CHARACTERS", 60)
+    translator, reporter = WordByWord(), Counting()
+    translator.threads = 2
+    with DocumentTranslation(translator) as translation:
+        for segment in [*segments[20:], Segment("not in the document")]:
+            translation.add(segment)
+        assert translation.finish(segments, reporter) == expected
+    assert sum(map(len, translator.calls)) == reporter.done == reporter.total
+
+
+def test_a_document_that_proves_damaged_ends_its_translation(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(WordByWord):
+        def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
+            started.set()
+            assert ended.wait(60)
+            return super().stream(texts, alignment)
+
+        def interrupt(self) -> None:
+            super().interrupt()
+            ended.set()
+
+    started, ended = Event(), Event()
+    monkeypatch.setattr(translate_module, "BLOCK_CHARACTERS", 1)
+    translator = Slow()
+    translator.threads = 1
+    with raises(DocumentError, "damaged_document"), DocumentTranslation(translator) as translation:
+        for letter in "abcdefgh":
+            translation.add(Segment(letter))
+        assert started.wait(60)
+        raise DocumentError("x is damaged", code="damaged_document")
+    assert translator.calls == [["a"]]
 
 
 def test_an_error_in_a_block_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

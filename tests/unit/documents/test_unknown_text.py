@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from dragoman.documents.formats import html
+from dragoman.documents.jobs import make_job
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import ModelTranslator
 from dragoman.documents.transfer.unknown_text import find_unknown
-from dragoman.documents.translate import make_job, translate_segments
+from dragoman.documents.translate import translate_segments
 from dragoman.search.constraints.terms import Terms
 from dragoman.translation.translator import Translator
 from tiny_model import write_tiny_model

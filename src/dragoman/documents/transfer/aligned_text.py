@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
+from operator import ge
 from typing import Any, Final
 
 from dragoman.documents.transfer.ranges import Range
@@ -20,19 +22,16 @@ class AlignedUnit:
     """A sentence that was translated by itself: the ranges of its parts in source and target.
 
     `weights [T, S]`, if known, is the attention of each of its target tokens to its source tokens. `source_tokens` are
-    the places of the latter in the source; `target_tokens` has the range of target parts that each of the former is in.
+    the places of the latter in the sentence, which begins at `start` in the source; `token_parts` are pairs of one of
+    the former and a target part that it is in, in order, without those that are punctuation.
     """
 
     source: Range
     target: Range
     weights: Any = None
     source_tokens: Sequence[Range] = ()
-    target_tokens: Sequence[Range] = ()
-
-    @cached_property
-    def token_parts(self) -> list[tuple[int, int]]:
-        """Each target token with each part that it is in."""
-        return [(i, part) for i, (low, high) in enumerate(self.target_tokens) for part in range(low, high)]
+    start: int = 0
+    token_parts: Sequence[Range] = ()
 
     @cached_property
     def shares(self) -> Any:
@@ -44,9 +43,8 @@ class AlignedUnit:
         import numpy as np
 
         weights = np.asarray(self.weights, dtype=np.float64)
-        if invisible := [i for i, (start, end) in enumerate(self.source_tokens) if start >= end]:
-            weights = weights.copy()
-            weights[:, invisible] = 0
+        if any(starmap(ge, self.source_tokens)):  # invisible ones
+            weights = weights * [start < end for start, end in self.source_tokens]
         weights = weights**FLATNESS
         weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
@@ -57,6 +55,7 @@ class AlignedUnit:
 
         A token that is inside in part counts in part.
         """
+        start, end = start - self.start, end - self.start
         first = bisect_right(self.source_tokens, start, key=lambda token: token[1])
         columns, parts = list[int](), list[float]()
         for i, (low, high) in enumerate(self.source_tokens[first:], first):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.reports.numbers import numbers_differ
@@ -139,14 +138,17 @@ def assemble_units(original: Segment, job: Job) -> SegmentResult:
         Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
     )
     moved = moves.spans(projected.spans[: len(original.spans)])
-    spans = tuple(replace(span, kind=own.kind) for span, own in zip(moved, original.spans, strict=True))
+    spans = tuple(
+        span if span.kind == own.kind else replace(span, kind=own.kind)
+        for span, own in zip(moved, original.spans, strict=True)
+    )
     if not keeps_order(original, Target(text, spans)):
         return replace(result, problem="placeholder_lost")
     result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
     parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
-    return replace(result, words=WordLinks(*parts, sorted(aligned.links)))
+    return replace(result, words=WordLinks(*parts, aligned.links))
 
 
 def keeps_order(segment: Segment, target: Target) -> bool:
@@ -179,52 +181,47 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    sides = WordParts([], [], []), WordParts([], [], [])
-    links: list[Range] = []
-    units: list[AlignedUnit] = []
-    at = (0, 0)  # the place of the unit in both texts
+    of_source, of_target = WordParts([], [], []), WordParts([], [], [])
+    links = list[Range]()
+    units = list[AlignedUnit]()
+    start = other_start = 0  # the place of the unit in both texts
     for unit in job.units:
-        at = at[0] + len(unit.before), at[1] + len(unit.before)
-        *words, own_links = unit.align()
-        first = [len(side.parts) for side in sides]
-        links += [(s + len(sides[0].of_word), t + len(sides[1].of_word)) for s, t in own_links]
-        for side, own, text, shift in zip(sides, words, (source, target), at, strict=True):
-            shifted = shift_ranges(own, shift)
-            if unit.marked:
-                side.add_words(text, shifted)
-            else:
-                side.add_whole(shifted)
-        ranges = [(low, len(side.parts)) for low, side in zip(first, sides, strict=True)]
-        units.append(AlignedUnit(ranges[0], ranges[1], *token_weights(unit, at, sides[1].parts, ranges[1])))
-        at = at[0] + len(unit.masked.text), at[1] + len(unit.target.text)
-    linked = link_parts(source, target, *sides, links)
-    return AlignedText(source, target, sides[0].parts, sides[1].parts, linked, units, sides[1].marks)
+        start, other_start = start + len(unit.before), other_start + len(unit.before)
+        text, other_text = unit.masked.text, unit.target.text
+        words, other_words, own_links = unit.align()
+        n_words, n_other_words = len(of_source.ends), len(of_target.ends)
+        links += [(s + n_words, t + n_other_words) for s, t in own_links]
+        first, other_first = len(of_source.parts), len(of_target.parts)
+        if unit.marked:
+            of_source.add_words(text, words, start)
+            of_target.add_words(other_text, other_words, other_start)
+        else:
+            of_source.add_whole(words, start)
+            of_target.add_whole(other_words, other_start)
+        own = (first, len(of_source.parts)), (other_first, len(of_target.parts))
+        one, places = unit.translation, unit.places
+        if one is None or places is None or places[0].tokens is None or places[1].tokens is None:
+            units.append(AlignedUnit(*own))
+        else:
+            pairs = [*lettered_parts(places[1].tokens, other_start, of_target, own[1])]
+            units.append(AlignedUnit(*own, one.alignment_weights, places[0].tokens, start, pairs))
+        start, other_start = start + len(text), other_start + len(other_text)
+    linked = link_parts(source, target, of_source, of_target, links)
+    return AlignedText(source, target, of_source.parts, of_target.parts, linked, units, of_target.marks)
 
 
-def token_weights(
-    unit: Unit, at: Range, parts: Sequence[Range], own: Range
-) -> tuple[Any, Sequence[Range], Sequence[Range]]:
-    """The attention between the tokens of a unit, the places of its source tokens, and the target parts of each token.
+def lettered_parts(tokens: Sequence[Range], shift: int, of_text: WordParts, own: Range) -> Iterator[Range]:
+    """Each token with each part, among those in the range `own`, that it is in and that is not punctuation.
 
-    `own` is the range of the unit's target parts.
+    `shift` is where the unit with these tokens begins in the text.
     """
-    one = unit.translation
-    if one is None or one.alignment_weights is None or unit.places is None:
-        return None, (), ()
-    source, target = (side.tokens for side in unit.places)
-    if source is None or target is None:
-        return None, (), ()
-    found, (low, last) = list[Range](), own
-    for start, end in shift_ranges(target, at[1]):
-        while low < last and parts[low][1] <= start:
-            low += 1
-        high = low
-        while high < last and parts[high][0] < end:
-            high += 1
-        found.append((low, high))
-    return one.alignment_weights, shift_ranges(source, at[0]), found
-
-
-def shift_ranges(ranges: list[Range], shift: int) -> list[Range]:
-    """Ranges further to the right."""
-    return [(start + shift, end + shift) for start, end in ranges] if shift else ranges
+    parts, marks, (first, last) = of_text.parts, of_text.marks, own
+    for i, (start, end) in enumerate(tokens):
+        start, end = start + shift, end + shift
+        while first < last and parts[first][1] <= start:
+            first += 1
+        part = first
+        while part < last and parts[part][0] < end:
+            if not marks[part]:
+                yield i, part
+            part += 1

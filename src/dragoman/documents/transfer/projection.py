@@ -8,11 +8,11 @@ benchmarks/markup_transfer.py measures it on alignments made by hand.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit, separators
@@ -64,15 +64,14 @@ class _Projection:
         self.unaligned: list[str] = []
         self.parents: dict[int, int] = {}  # of pairs that are nested in a neighbor
         self.attending: dict[int, list[int]] = {}  # what `_attending` found
-        self.lettered: dict[Range, Any] = {}
         self.children: dict[int | None, list[int]] = {}
         for index, span in enumerate(spans):
             self.children.setdefault(span.parent, []).append(index)
-        self.sources_of: dict[int, list[int]] = {}
-        self.targets_of: dict[int, list[int]] = {}
-        for s, t in sorted(aligned.links):
-            self.sources_of.setdefault(t, []).append(s)
-            self.targets_of.setdefault(s, []).append(t)
+        self.sources_of = defaultdict[int, list[int]](list)
+        self.targets_of = defaultdict[int, list[int]](list)
+        for s, t in aligned.links:
+            self.sources_of[t].append(s)
+            self.targets_of[s].append(t)
         self.inside = [self._source_parts(span) for span in spans]
         self.has_words = [LETTER.search(aligned.source, span.start, span.end) is not None for span in spans]
         self.holds = {index: self._target_parts(place) for index, place in protected.items()}
@@ -87,7 +86,7 @@ class _Projection:
         parts = range(len(aligned.target_parts))
         self.unlinked = [t for t in parts if t not in self.holder and t not in self.sources_of]
         # the values of all parts for pairs that they are not linked to, summed up to each part
-        others = (-ANCHOR if t in self.holder else -1.0 if t in self.sources_of else UNALIGNED for t in parts)
+        others = [-ANCHOR if t in self.holder else -1.0 if t in self.sources_of else UNALIGNED for t in parts]
         self.sums = list(accumulate(others, initial=0.0))
         self.separators = separators(aligned)
 
@@ -190,7 +189,7 @@ class _Projection:
         own = self.inside[index]
         n_links = Counter(t for s in own for t in self.targets_of.get(s, ()))
         values = {t: 2 * n / len(self.sources_of[t]) - 1 or HALF for t, n in n_links.items()}
-        values |= {t: 2 * (share - THRESHOLD) for t, share in self._shares(own, units).items()}
+        values |= self._shares(own, units)
         for unit in units:
             if own.start <= unit.source[0] and unit.source[1] <= own.stop:
                 values |= dict.fromkeys(range(*unit.target), 1.0)
@@ -214,20 +213,22 @@ class _Projection:
         return None
 
     def _shares(self, own: range, units: Sequence[AlignedUnit]) -> dict[int, float]:
-        """For each target part with letters, the share of its attention on these source parts, if it is known."""
-        shares: dict[int, float] = {}
+        """For each target part with letters, what the share of its attention on these source parts is worth.
+
+        Only those whose attention is known.
+        """
+        values: dict[int, float] = {}
         if not own:
-            return shares
+            return values
         start, end = self.aligned.source_parts[own[0]][0], self.aligned.source_parts[own[-1]][1]
-        marks = self.aligned.marks
         for unit in units:
             if unit.weights is None:
                 continue
-            own_shares = unit.share(start, end).tolist()
+            of_tokens = (2 * (unit.share(start, end) - THRESHOLD)).tolist()
             for i, t in unit.token_parts:
-                if not marks[t] and own_shares[i] >= shares.get(t, 0.0):
-                    shares[t] = own_shares[i]
-        return shares
+                if of_tokens[i] >= values.get(t, -1.0):
+                    values[t] = of_tokens[i]
+        return values
 
     def _units(self, own: range) -> Sequence[AlignedUnit]:
         """The sentences that have some of these source parts."""
@@ -280,19 +281,9 @@ class _Projection:
         unit = next((unit for unit in self._units(own) if unit.weights is not None), None)
         if unit is None or not self.aligned.source[start].isalnum():
             return []
-        tokens, parts = self._lettered(unit)
-        shares = unit.share(start, end)[tokens]
-        best = shares.argmax() if len(shares) else None
-        return [] if best is None or shares[best] < THRESHOLD else [int(parts[best])]
-
-    def _lettered(self, unit: AlignedUnit) -> Any:
-        """The target tokens with letters, and the part that each is in."""
-        if (found := self.lettered.get(unit.source)) is None:
-            import numpy as np
-
-            pairs = [pair for pair in unit.token_parts if not self.aligned.marks[pair[1]]]
-            found = self.lettered[unit.source] = np.array(pairs, np.int64).reshape(-1, 2).T
-        return found
+        shares = unit.share(start, end).tolist()
+        token, part = max(unit.token_parts, key=lambda pair: shares[pair[0]], default=(0, 0))
+        return [part] if unit.token_parts and shares[token] >= THRESHOLD else []
 
     def _between(self, place: int, parent: int | None, closed: Sequence[Range]) -> int | None:
         """The place in the target of a place between sentences, where source and target are the same.

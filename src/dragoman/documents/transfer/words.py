@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
 from dragoman.documents.transfer.ranges import Range
@@ -20,7 +20,7 @@ from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.word_groups import group_tokens, is_visible, spell, visible_word_ids
 
 WORD: Final = re.compile(r"\S+")
-Links = frozenset[tuple[int, int]]
+Links = list[tuple[int, int]]
 
 
 class TokenPlaces(NamedTuple):
@@ -36,8 +36,8 @@ class TokenPlaces(NamedTuple):
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
     """The places of words and tokens in `text`."""
-    if (found := plain_ranges(text, tokens)) is not None:
-        return TokenPlaces(space_ranges(text), found)
+    if (found := plain_places(text, tokens)) is not None:
+        return found
     written = [visible_text(token) for token in tokens]
     spaces = space_ranges(text)
     if "".join(written) != "".join(text[start:end] for start, end in spaces):
@@ -60,28 +60,24 @@ def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
     return TokenPlaces(words, ranges)
 
 
-def plain_ranges(text: str, tokens: Sequence[str]) -> list[Range] | None:
-    """The places of tokens if they spell the text with ▁ for single spaces, which separate words; None otherwise.
+def plain_places(text: str, tokens: Sequence[str]) -> TokenPlaces | None:
+    """The places if the tokens spell the text with ▁ for single spaces, which separate words; None otherwise.
 
     That is so for nearly all sentences of scripts with spaces.
     """
-    joined = "".join(tokens)
-    if joined.replace(MARK, " ").removeprefix(" ") != text or "<" in joined:  # single bytes, special tokens
+    joined, words = "".join(tokens), text.split()
+    if joined.replace(MARK, " ").removeprefix(" ") != text or " ".join(words) != text:
         return None
-    if " ".join(text.split()) != text or not (text.isascii() or SPACELESS.search(text) is None):
+    if "" in tokens or "<" in joined or not (text.isascii() or SPACELESS.search(text) is None):
+        return None  # single bytes, special tokens
+    spaces = [token[0] == MARK for token in tokens]
+    if sum(spaces) != joined.count(MARK):  # one inside a token
         return None
-    ranges, start, last, n_marks = list[Range](), len(text) - len(joined), 0, 0
-    for token in tokens:
-        end = start + len(token)
-        if token[:1] == MARK:
-            start, n_marks = start + 1, n_marks + 1
-        if start < end:
-            last = end
-            ranges.append((start, end))
-        else:
-            ranges.append((last, last))
-        start = end
-    return ranges if n_marks == joined.count(MARK) else None  # none inside a token
+    ends = [*accumulate(map(len, tokens), initial=len(text) - len(joined))]
+    ranges = [(start + space, end) for start, space, end in zip(ends, spaces, ends[1:], strict=False)]
+    for i in [i for i, token in enumerate(tokens) if i and token == MARK] if MARK in tokens else ():
+        ranges[i] = (ends[i], ends[i])
+    return TokenPlaces(single_spaced_ranges(words), ranges)
 
 
 def _locate_bytes(text: str, tokens: Sequence[str], spaces: list[Range]) -> TokenPlaces:
@@ -118,40 +114,46 @@ def visible_text(token: str) -> str:
 
 def space_ranges(text: str) -> list[Range]:
     """The place of each word between spaces."""
+    words = text.split()
+    if " ".join(words) == text:  # nearly all texts; faster than a pattern
+        return single_spaced_ranges(words)
     return [found.span() for found in WORD.finditer(text)]
 
 
+def single_spaced_ranges(words: Sequence[str]) -> list[Range]:
+    """The place of each word in a text that has nothing but single spaces between them."""
+    end = -1
+    return [(end + 1, end := end + 1 + len(word)) for word in words]
+
+
 class WordParts(NamedTuple):
-    """The parts of the words of a text, whether each is a mark, and the range of parts of each word."""
+    """The parts of the words of a text, whether each is a mark, and how many parts the words have up to each."""
 
     parts: list[Range]
     marks: list[bool]
-    of_word: list[Range]
+    ends: list[int]
 
-    def add_words(self, text: str, words: Iterable[Range]) -> None:
-        """Divide more words of the text."""
-        parts, marks, of_word = self
-        first = last = len(parts)
-        for word in words:
-            start, end = word
-            if text[start:end].isalpha():  # most words
-                parts.append(word)
+    def add_words(self, text: str, words: Iterable[Range], shift: int = 0) -> None:
+        """Divide more words; `text`, in which they are, is at `shift` in the whole text."""
+        parts, marks, ends = self
+        for start, end in words:
+            word = text[start:end]
+            start += shift
+            if word.isalpha():  # most words
+                parts.append((start, end + shift))
                 marks.append(False)
-                last += 1
             else:
-                for low, high, mark in split_word(text[start:end]):
+                for low, high, mark in split_word(word):
                     parts.append((start + low, start + high))
                     marks.append(mark)
-                    last += 1
-            of_word.append((first, last))
-            first = last
+            ends.append(len(parts))
 
-    def add_whole(self, words: Sequence[Range]) -> None:
+    def add_whole(self, words: Sequence[Range], shift: int = 0) -> None:
         """Add words that are not divided, because no markup is inside their sentence."""
-        first = len(self.parts)
-        self.of_word.extend((first + i, first + i + 1) for i in range(len(words)))
-        self.parts.extend(words)
+        first = len(self.parts) + 1
+        self.parts.extend([(start + shift, end + shift) for start, end in words])
         self.marks.extend([False] * len(words))
+        self.ends.extend(range(first, first + len(words)))
 
 
 def split_parts(text: str, word: Range) -> list[Range]:
@@ -191,27 +193,30 @@ def link_parts(source: str, target: str, of_source: WordParts, of_target: WordPa
     In a linked pair of words, equal punctuation is linked in order, and letters are linked to letters: in order if both
     words have as many runs of them, each to each otherwise.
     """
-    found: set[Range] = set()
-    n_source, n_target = len(of_source.of_word), len(of_target.of_word)
+    found = list[Range]()
+    parts, marks, ends = of_source
+    other_parts, other_marks, other_ends = of_target
+    n_source, n_target = len(ends), len(other_ends)
     for s, t in links:
         if s >= n_source or t >= n_target:
             continue
-        (low, high), (first, last) = of_source.of_word[s], of_target.of_word[t]
-        if high - low == last - first == 1 and not of_source.marks[low] and not of_target.marks[first]:  # most words
-            found.add((low, first))
+        low, high = ends[s - 1] if s else 0, ends[s]
+        first, last = other_ends[t - 1] if t else 0, other_ends[t]
+        if high - low == last - first == 1 and not marks[low] and not other_marks[first]:  # most words
+            found.append((low, first))
             continue
-        runs = [i for i in range(low, high) if not of_source.marks[i]]
-        other_runs = [i for i in range(first, last) if not of_target.marks[i]]
+        runs = [i for i in range(low, high) if not marks[i]]
+        other_runs = [i for i in range(first, last) if not other_marks[i]]
         if len(runs) == len(other_runs):
-            found.update(zip(runs, other_runs, strict=True))
+            found += zip(runs, other_runs, strict=True)
         else:
-            found.update((a, b) for a in runs for b in other_runs)
-        free = [i for i in range(first, last) if of_target.marks[i]]
+            found += [(a, b) for a in runs for b in other_runs]
+        free = [i for i in range(first, last) if other_marks[i]]
         for i in range(low, high) if free else ():
-            if of_source.marks[i]:
-                mark = source[of_source.parts[i][0]]
-                same = next((j for j in free if target[of_target.parts[j][0]] == mark), None)
+            if marks[i]:
+                mark = source[parts[i][0]]
+                same = next((j for j in free if target[other_parts[j][0]] == mark), None)
                 if same is not None:
                     free.remove(same)
-                    found.add((i, same))
-    return frozenset(found)
+                    found.append((i, same))
+    return sorted(found)

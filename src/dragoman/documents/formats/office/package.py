@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -12,7 +12,7 @@ from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.xml_events import decode_part, parse
 from dragoman.documents.markup import names
-from dragoman.documents.segment import Segment, Target
+from dragoman.documents.segment import NO_OPTIONS, Segment, Target
 from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
 
@@ -46,10 +46,12 @@ class ArchiveDocument:
         return self.archive.replace(changed)
 
 
-def read_parts(archive: Archive, rules: Mapping[str, Rules]) -> ArchiveDocument:
-    """Read the parts that have rules, in the order of the archive."""
+def read_parts(
+    archive: Archive, rules: Mapping[str, Rules], found: Callable[[Segment], None] = NO_OPTIONS.found
+) -> ArchiveDocument:
+    """Read the parts that have rules, in the order of the archive; `found` gets each segment when it is read."""
     parts = {
-        part: read_part(archive.read(part), f"{archive.name} ({part})", PurePosixPath(part).stem, rules[part])
+        part: read_part(archive.read(part), f"{archive.name} ({part})", PurePosixPath(part).stem, rules[part], found)
         for part in archive.parts
         if part in rules
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -13,26 +13,38 @@ from dragoman.documents.formats.office.runs import make_slot
 from dragoman.documents.formats.office.tree import Element, TreeReader
 from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.markup import TAG, attributes, escape_attribute, escape_xml
-from dragoman.documents.segment import MAX_DEPTH, Segment
+from dragoman.documents.segment import MAX_DEPTH, NO_OPTIONS, Segment
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
 
 FILE_NAME: Final = re.compile(r"\S+\.\w{2,4}|https?://\S+")
 
 
-def read_part(data: bytes, name: str, label: str, rules: Rules) -> SplicedText:
-    """Read a part; `name` is for messages, and `label` begins the keys of its segments."""
+def read_part(
+    data: bytes, name: str, label: str, rules: Rules, found: Callable[[Segment], None] = NO_OPTIONS.found
+) -> SplicedText:
+    """Read a part; `name` is for messages, `label` begins the keys of its segments, and `found` gets each of them."""
     text, encoding = decode_part(data, name)
-    slots = PartReader(text, name, label, rules).read()
+    slots = PartReader(text, name, label, rules, found=found).read()
     return SplicedText(text, slots, encoding, "xmlcharrefreplace", sorted(rules.declarations(text)))
 
 
 class PartReader:
     """Finds the slots of a part."""
 
-    def __init__(self, text: str, name: str, label: str, rules: Rules, doctype: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        label: str,
+        rules: Rules,
+        doctype: bool = False,
+        found: Callable[[Segment], None] = NO_OPTIONS.found,
+    ) -> None:
+        self.found = found
         self.text, self.name, self.label, self.rules, self.doctype = text, name, label, rules, doctype
         self.items = ItemReader(text, rules)
+        self.named = rules.paragraphs | rules.strings | rules.attributes.keys() | rules.inspected | rules.skipped
         self.slots: list[Slot] = []
         self.count = 0
 
@@ -47,16 +59,17 @@ class PartReader:
 
     def _element(self, element: Element) -> None:
         rules, name = self.rules, element.name
-        if name in rules.skipped or (name in rules.inspected and rules.is_skipped(element)):
-            return
-        if name in rules.paragraphs:
-            self._paragraph(element)
-        elif name in rules.strings:
-            self._string(element)
-        if name in rules.attributes:
-            self._attributes(element)
+        if name in self.named:
+            if name in rules.skipped or (name in rules.inspected and rules.is_skipped(element)):
+                return
+            if name in rules.paragraphs:
+                self._paragraph(element)
+            elif name in rules.strings:
+                self._string(element)
+            if name in rules.attributes:
+                self._attributes(element)
         for child in element.children:
-            if child.name:  # not text
+            if child.children or child.name in self.named:  # few, so that most need no call
                 self._element(child)
 
     def _paragraph(self, paragraph: Element) -> None:
@@ -70,14 +83,14 @@ class PartReader:
         spaces = self.rules.spaces
         if not self.text.startswith(spaces.partition(":")[0] + ":", paragraph.start + 1):  # another prefix
             spaces = ""
-        self.slots.append(make_slot(items, f"{self.label} {self.count}", self.rules, spaces))
+        self._add(make_slot(items, f"{self.label} {self.count}", self.rules, spaces))
 
     def _string(self, element: Element) -> None:
         self.count += 1
         text = "".join(child.value for child in element.children)
         if LETTER.search(text):
             segment = Segment(text, key=f"{self.label} {self.count}")
-            self.slots.append(Slot(element.content, element.closing, segment, escape_xml))
+            self._add(Slot(element.content, element.closing, segment, escape_xml))
 
     def _attributes(self, tag: Element) -> None:
         """Slots for the attributes of a tag that people read."""
@@ -89,7 +102,11 @@ class PartReader:
             value = attribute.value
             if attribute.name in wanted and LETTER.search(value) and not FILE_NAME.fullmatch(value):
                 segment = Segment(value, key=f"{self.label} {local(tag.name)} {attribute.name}")
-                self.slots.append(Slot(attribute.start, attribute.end, segment, escape_value))
+                self._add(Slot(attribute.start, attribute.end, segment, escape_value))
+
+    def _add(self, slot: Slot) -> None:
+        self.slots.append(slot)
+        self.found(slot.segment)
 
 
 def is_movable(items: Sequence[Item]) -> bool:

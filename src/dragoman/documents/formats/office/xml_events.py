@@ -92,9 +92,11 @@ class Parser:
         self.name, self.doctype, self.depth = name, doctype, 0
         self.size = len(text)
         # an encoding in which a character has a fixed number of bytes, if there is one that Expat reads
-        self.width = 1 if text.isascii() else 2 if max(text) <= "\uffff" else 0
-        encoding = {1: "utf-8", 2: "utf-16-le"}.get(self.width, "utf-8")
+        self.width, encoding = (1, "utf-8") if text.isascii() else (2, "utf-16-le")
         self.data = text.encode(encoding, "surrogatepass")
+        if len(self.data) != self.width * len(text):
+            self.width, encoding = 0, "utf-8"
+            self.data = text.encode(encoding, "surrogatepass")
         self.byte, self.character = 0, 0  # the last place, if the width differs
         self.names: dict[str, str] = {}
         self.parser = parser = expat.ParserCreate(encoding.replace("-le", "LE"), " ")
