@@ -179,8 +179,9 @@ def test_attention_is_pooled_from_tokens_to_parts() -> None:
 def test_a_source_token_is_shared_among_the_tokens_that_attend_to_it() -> None:
     weights = np.array([[0.64, 0.36], [0.04, 0.25]])
     unit = AlignedUnit((0, 2), (0, 2), weights, [(0, 1), (2, 3)])
-    raw = [[0.8 * (0.8 / 1.0) ** 1.5, 0.6 * (0.6 / 1.1) ** 1.5], [0.2 * (0.2 / 1.0) ** 1.5, 0.5 * (0.5 / 1.1) ** 1.5]]
+    raw = [[0.8 * (0.8 / 1.0) ** 2, 0.6 * (0.6 / 1.1) ** 2], [0.2 * (0.2 / 1.0) ** 2, 0.5 * (0.5 / 1.1) ** 2]]
     np.testing.assert_allclose(unit.shares, [[a / (a + b), b / (a + b)] for a, b in raw])
+    np.testing.assert_allclose(unit.unaligned, [0, 0.71**0.5], atol=1e-7)  # the rest is on the EOS token
     assert locate_tokens("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁", "▁x"]).tokens == [(0, 3)] * 4 + [(3, 3), (4, 5)]
 
 
@@ -195,6 +196,19 @@ def test_attention_decides_where_links_are_missing() -> None:
 
     assert translate("a <b>b c</b> d", Attentive()) == "A <b>B C</b> D"
     assert translate("<b>a</b> b c <i>d</i>", Attentive()) == "<b>A</b> B C <i>D</i>"
+
+
+def test_words_that_attend_to_eos_stay_outside_of_pairs() -> None:
+    """The second word attends to the EOS token, and a little to the word of the pair and to no other."""
+    for eos, expected in ((0.0, "<b>A B</b> C"), (0.94, "<b>A</b> B C")):
+        weights = np.array([[1.0, 0, 0], [1 - eos, 0, 0], [0, 0, 1.0]])
+
+        class Attentive(WordByWord):
+            def translation(self, text: str, lost: frozenset[str], alignment: bool) -> Translation:
+                plain = super().translation(text, lost, alignment)
+                return replace(plain, alignment=((0, 0), (2, 2)), alignment_weights=weights)  # noqa: B023
+
+        assert translate("<b>a</b> b c", Attentive()) == expected
 
 
 def test_words_of_tokens_are_found_in_the_text() -> None:

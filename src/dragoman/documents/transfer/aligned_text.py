@@ -14,7 +14,7 @@ from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.words import Links
 
 FLATNESS: Final = 0.5  # exponent of attention weights
-AGREEMENT: Final = 1.5  # exponent of the share that a target token has in the attention to a source token
+AGREEMENT: Final = 2.0  # exponent of the share that a target token has in the attention to a source token
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,13 @@ class AlignedUnit:
         weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
         return weights
+
+    @cached_property
+    def unaligned(self) -> Any:
+        """How much each target token belongs to no source token, `[T]`: by its attention to the source's EOS token."""
+        import numpy as np
+
+        return np.maximum(1 - np.asarray(self.weights, dtype=np.float64).sum(1), 0) ** FLATNESS
 
     def share(self, start: int, end: int) -> Any:
         """The share of attention of each target token on these characters of the source, `[T]`.

@@ -23,6 +23,7 @@ THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above whic
 MIN_SHARE: Final = 0.05  # below, no word of the translation is aligned with the pair
 HALF: Final = 0.1  # the value of a word that is linked to as many words inside the pair as outside: a compound
 UNALIGNED: Final = -0.25  # the value of a word without links: it joins aligned words on both sides, but not an edge
+UNATTENDING: Final = -0.1  # the value of a token that attends to the source's EOS token alone
 ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
 
 
@@ -224,7 +225,8 @@ class _Projection:
         for unit in units:
             if unit.weights is None:
                 continue
-            of_tokens = (2 * (unit.share(start, end) - THRESHOLD)).tolist()
+            of_tokens = 2 * (unit.share(start, end) - THRESHOLD)
+            of_tokens = (of_tokens + unit.unaligned * (UNATTENDING - of_tokens)).tolist()
             for i, t in unit.token_parts:
                 if of_tokens[i] >= values.get(t, -1.0):
                     values[t] = of_tokens[i]
