@@ -79,13 +79,13 @@ class Target:
 class ReadOptions:
     """What formats with languages need to know: their codes, if known, and whether to replace translations.
 
-    Formats that are slow to read call `found` with each segment as soon as it is read.
+    Formats that are slow to read call `on_segment` with each segment as soon as it is read.
     """
 
     source: str = ""
     target: str = ""
     retranslate: bool = False
-    found: Callable[[Segment], None] = lambda segment: None
+    on_segment: Callable[[Segment], None] = lambda segment: None
 
 
 NO_OPTIONS: Final = ReadOptions()

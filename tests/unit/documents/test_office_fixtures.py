@@ -75,7 +75,7 @@ def test_there_are_enough_fixtures_of_each_format() -> None:
 @pytest.mark.parametrize("name", [name for name in FIXTURES if name.endswith((".docx", ".pptx"))])
 def test_segments_are_found_while_a_document_is_read(name: str) -> None:
     found = list[Segment]()
-    document = read_document((FOLDER / name).read_bytes(), name, options=ReadOptions(found=found.append))
+    document = read_document((FOLDER / name).read_bytes(), name, options=ReadOptions(on_segment=found.append))
     assert sorted(map(id, found)) == sorted(map(id, document.segments))
 
 

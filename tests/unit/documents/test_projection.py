@@ -181,7 +181,7 @@ def test_a_source_token_is_shared_among_the_tokens_that_attend_to_it() -> None:
     unit = AlignedUnit((0, 2), (0, 2), weights, [(0, 1), (2, 3)])
     raw = [[0.8 * (0.8 / 1.0) ** 2, 0.6 * (0.6 / 1.1) ** 2], [0.2 * (0.2 / 1.0) ** 2, 0.5 * (0.5 / 1.1) ** 2]]
     np.testing.assert_allclose(unit.shares, [[a / (a + b), b / (a + b)] for a, b in raw])
-    np.testing.assert_allclose(unit.unaligned, [0, 0.71**0.5], atol=1e-7)  # the rest is on the EOS token
+    np.testing.assert_allclose(unit.eos_shares, [0, 0.71**0.5], atol=1e-7)  # the rest is on the EOS token
     assert locate_tokens("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁", "▁x"]).tokens == [(0, 3)] * 4 + [(3, 3), (4, 5)]
 
 

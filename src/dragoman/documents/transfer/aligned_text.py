@@ -51,8 +51,8 @@ class AlignedUnit:
         return weights
 
     @cached_property
-    def unaligned(self) -> Any:
-        """How much each target token belongs to no source token, `[T]`: by its attention to the source's EOS token."""
+    def eos_shares(self) -> Any:
+        """How much of each target token belongs to the source's EOS token, and so to no word, `[T]`."""
         import numpy as np
 
         return np.maximum(1 - np.asarray(self.weights, dtype=np.float64).sum(1), 0) ** FLATNESS

@@ -23,7 +23,7 @@ THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above whic
 MIN_SHARE: Final = 0.05  # below, no word of the translation is aligned with the pair
 HALF: Final = 0.1  # the value of a word that is linked to as many words inside the pair as outside: a compound
 UNALIGNED: Final = -0.25  # the value of a word without links: it joins aligned words on both sides, but not an edge
-UNATTENDING: Final = -0.1  # the value of a token that attends to the source's EOS token alone
+AT_EOS: Final = -0.1  # the value of a token that attends to nothing but the source's EOS token
 ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
 
 
@@ -190,7 +190,7 @@ class _Projection:
         own = self.inside[index]
         n_links = Counter(t for s in own for t in self.targets_of.get(s, ()))
         values = {t: 2 * n / len(self.sources_of[t]) - 1 or HALF for t, n in n_links.items()}
-        values |= self._shares(own, units)
+        values |= self._attention_values(own, units)
         for unit in units:
             if own.start <= unit.source[0] and unit.source[1] <= own.stop:
                 values |= dict.fromkeys(range(*unit.target), 1.0)
@@ -213,11 +213,8 @@ class _Projection:
                 i = bisect_left(self.unlinked, free)
         return None
 
-    def _shares(self, own: range, units: Sequence[AlignedUnit]) -> dict[int, float]:
-        """For each target part with letters, what the share of its attention on these source parts is worth.
-
-        Only those whose attention is known.
-        """
+    def _attention_values(self, own: range, units: Sequence[AlignedUnit]) -> dict[int, float]:
+        """The values of target parts with letters by their attention to these source parts, where it is known."""
         values: dict[int, float] = {}
         if not own:
             return values
@@ -226,7 +223,7 @@ class _Projection:
             if unit.weights is None:
                 continue
             of_tokens = 2 * (unit.share(start, end) - THRESHOLD)
-            of_tokens = (of_tokens + unit.unaligned * (UNATTENDING - of_tokens)).tolist()
+            of_tokens = (of_tokens + unit.eos_shares * (AT_EOS - of_tokens)).tolist()
             for i, t in unit.token_parts:
                 if of_tokens[i] >= values.get(t, -1.0):
                     values[t] = of_tokens[i]

@@ -110,7 +110,9 @@ LANGUAGE_ATTRIBUTES: Final[Mapping[Script, str]] = {"western": "val", "asian": "
 def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDocument:
     """Read text, tables, text boxes, headers, footers, notes, comments, charts and diagrams."""
     archive = open_archive(data, name)
-    return read_parts(archive, rules_by_type(archive, with_languages(options), MAIN, "a Word document"), options.found)
+    return read_parts(
+        archive, rules_by_type(archive, with_languages(options), MAIN, "a Word document"), options.on_segment
+    )
 
 
 def with_languages(options: ReadOptions) -> dict[str, Rules]:

@@ -47,11 +47,13 @@ class ArchiveDocument:
 
 
 def read_parts(
-    archive: Archive, rules: Mapping[str, Rules], found: Callable[[Segment], None] = NO_OPTIONS.found
+    archive: Archive, rules: Mapping[str, Rules], on_segment: Callable[[Segment], None] = NO_OPTIONS.on_segment
 ) -> ArchiveDocument:
-    """Read the parts that have rules, in the order of the archive; `found` gets each segment when it is read."""
+    """Read the parts that have rules, in the order of the archive; `on_segment` gets each segment when it is read."""
     parts = {
-        part: read_part(archive.read(part), f"{archive.name} ({part})", PurePosixPath(part).stem, rules[part], found)
+        part: read_part(
+            archive.read(part), f"{archive.name} ({part})", PurePosixPath(part).stem, rules[part], on_segment
+        )
         for part in archive.parts
         if part in rules
     }

@@ -21,11 +21,11 @@ FILE_NAME: Final = re.compile(r"\S+\.\w{2,4}|https?://\S+")
 
 
 def read_part(
-    data: bytes, name: str, label: str, rules: Rules, found: Callable[[Segment], None] = NO_OPTIONS.found
+    data: bytes, name: str, label: str, rules: Rules, on_segment: Callable[[Segment], None] = NO_OPTIONS.on_segment
 ) -> SplicedText:
-    """Read a part; `name` is for messages, `label` begins the keys of its segments, and `found` gets each of them."""
+    """Read a part; `name` is for messages, `label` begins the keys of its segments, `on_segment` gets each."""
     text, encoding = decode_part(data, name)
-    slots = PartReader(text, name, label, rules, found=found).read()
+    slots = PartReader(text, name, label, rules, on_segment=on_segment).read()
     return SplicedText(text, slots, encoding, "xmlcharrefreplace", sorted(rules.declarations(text)))
 
 
@@ -39,9 +39,9 @@ class PartReader:
         label: str,
         rules: Rules,
         doctype: bool = False,
-        found: Callable[[Segment], None] = NO_OPTIONS.found,
+        on_segment: Callable[[Segment], None] = NO_OPTIONS.on_segment,
     ) -> None:
-        self.found = found
+        self.on_segment = on_segment
         self.text, self.name, self.label, self.rules, self.doctype = text, name, label, rules, doctype
         self.items = ItemReader(text, rules)
         self.named = rules.paragraphs | rules.strings | rules.attributes.keys() | rules.inspected | rules.skipped
@@ -106,7 +106,7 @@ class PartReader:
 
     def _add(self, slot: Slot) -> None:
         self.slots.append(slot)
-        self.found(slot.segment)
+        self.on_segment(slot.segment)
 
 
 def is_movable(items: Sequence[Item]) -> bool:

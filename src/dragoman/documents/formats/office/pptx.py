@@ -43,4 +43,4 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
     archive, parts = open_archive(data, name), PARTS
     if language := LanguageChange(options.source, options.target):
         parts = with_drawing_languages(PARTS, language) | {MAIN: default_languages(language)}
-    return read_parts(archive, rules_by_type(archive, parts, MAIN, "a presentation"), options.found)
+    return read_parts(archive, rules_by_type(archive, parts, MAIN, "a presentation"), options.on_segment)
