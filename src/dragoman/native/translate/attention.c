@@ -1,5 +1,4 @@
 #include "attention.h"
-#include <math.h>
 
 #define SPAN 64 /* positions scored at a time */
 #define POSITIONS_AT_ONCE (LANES == 16 ? 4 : 8) /* for a single query: enough independent sums */
@@ -122,7 +121,7 @@ static __attribute__((noinline)) void add_relative_values(const RelativePosition
 }
 
 ALWAYS void attend_queries(const int nq, const int half, const int relative, const Heads *h, const float *const *queries,
-                      float *const *outputs, const KeyValues *kv) {
+                      float *const *outputs, Floats *const *weights, const KeyValues *kv) {
     const int np = nq == 1 ? POSITIONS_AT_ONCE : 2, nv = nq == 1 ? 8 : SUMS / 4;
     const size_t each = half ? 2 : 4;
     for (int g = 0; g < h->groups; g++) {
@@ -153,12 +152,14 @@ ALWAYS void attend_queries(const int nq, const int half, const int relative, con
                     Floats rescale = exp_of(top[i] - new_top);
                     total[i] *= rescale;
                     for (int v = 0; v < h->value_vectors; v++) out[i][v] *= rescale;
+                    for (p = 0; weights && p < first; p++) weights[i][(size_t)g * kv->count + p] *= rescale;
                 }
                 top[i] = new_top;
                 for (p = 0; p < span; p++) {
                     scores[i][p] = exp_of(scores[i][p] - new_top);
                     total[i] += scores[i][p];
                 }
+                for (p = 0; weights && p < span; p++) weights[i][(size_t)g * kv->count + first + p] = scores[i][p];
             }
             for (int j = 0; j < span; j++) rows[j] += values;
             int v = 0;
@@ -171,60 +172,29 @@ ALWAYS void attend_queries(const int nq, const int half, const int relative, con
         for (int i = 0; i < nq; i++) {
             Floats share = 1.0f / total[i];
             for (int v = 0; v < h->value_vectors; v++) out[i][v] *= share;
+            for (int p = 0; weights && p < kv->count; p++) weights[i][(size_t)g * kv->count + p] *= share;
         }
     }
 }
 
-void attend_relative(int nq, const Heads *h, const float *const *queries, float *const *outputs, const KeyValues *kv) {
-    if (nq == 4) attend_queries(4, 0, 1, h, queries, outputs, kv);
-    if (nq == 3) attend_queries(3, 0, 1, h, queries, outputs, kv);
-    if (nq == 2) attend_queries(2, 0, 1, h, queries, outputs, kv);
-    if (nq == 1 && HALF && kv->half) attend_queries(1, HALF, 1, h, queries, outputs, kv);
-    if (nq == 1 && !(HALF && kv->half)) attend_queries(1, 0, 1, h, queries, outputs, kv);
+void attend_relative(int nq, const Heads *h, const float *const *queries, float *const *outputs, Floats *const *weights,
+                     const KeyValues *kv) {
+    if (nq == 4) attend_queries(4, 0, 1, h, queries, outputs, weights, kv);
+    if (nq == 3) attend_queries(3, 0, 1, h, queries, outputs, weights, kv);
+    if (nq == 2) attend_queries(2, 0, 1, h, queries, outputs, weights, kv);
+    if (nq == 1 && HALF && kv->half) attend_queries(1, HALF, 1, h, queries, outputs, weights, kv);
+    if (nq == 1 && !(HALF && kv->half)) attend_queries(1, 0, 1, h, queries, outputs, weights, kv);
 }
 
-void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, const KeyValues *kv) {
+void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, Floats *const *weights,
+            const KeyValues *kv) {
     int half = HALF && kv->half;
-    if (nq == 4 && half) attend_queries(4, 1, 0, h, queries, outputs, kv);
-    if (nq == 4 && !half) attend_queries(4, 0, 0, h, queries, outputs, kv);
-    if (nq == 3 && half) attend_queries(3, 1, 0, h, queries, outputs, kv);
-    if (nq == 3 && !half) attend_queries(3, 0, 0, h, queries, outputs, kv);
-    if (nq == 2 && half) attend_queries(2, 1, 0, h, queries, outputs, kv);
-    if (nq == 2 && !half) attend_queries(2, 0, 0, h, queries, outputs, kv);
-    if (nq == 1 && half) attend_queries(1, HALF, 0, h, queries, outputs, kv);
-    if (nq == 1 && !half) attend_queries(1, 0, 0, h, queries, outputs, kv);
-}
-
-/* The scores of one query, [heads][kv->count]. */
-ALWAYS void score_heads(const int half, const Heads *h, const float *query, const KeyValues *kv, float *scores) {
-    for (int g = 0; g < h->groups; g++) {
-        const Floats *q = (const Floats *)query + g * h->key_vectors;
-        int heads = h->heads - g * LANES < LANES ? h->heads - g * LANES : LANES;
-        for (int first = 0; first < kv->count; first += SPAN) {
-            Floats found[1][SPAN];
-            int span = kv->count - first < SPAN ? kv->count - first : SPAN;
-            for (int p = 0; p < span; p++) {
-                const char *key = kv->base + (size_t)kv->table[first + p] * kv->stride +
-                                  g * h->key_vectors * LANES * (half ? 2 : 4);
-                score_positions(1, 1, half, h, &q, &key, 0, found, p);
-            }
-            if (kv->relative)
-                add_relative_scores(kv->relative, h, &(Span){g, first - kv->first_query, span}, q, found[0]);
-            for (int p = 0; p < span; p++)
-                for (int i = 0; i < heads; i++) scores[(size_t)(g * LANES + i) * kv->count + first + p] = found[0][p][i];
-        }
-    }
-}
-
-void attention_weights(const Heads *h, const float *query, const KeyValues *kv, float *weights) {
-    if (HALF && kv->half)
-        score_heads(HALF, h, query, kv, weights);
-    else
-        score_heads(0, h, query, kv, weights);
-    for (int i = 0; i < h->heads; i++, weights += kv->count) {
-        float top = -INFINITY, total = 0.0f;
-        for (int p = 0; p < kv->count; p++) top = weights[p] > top ? weights[p] : top;
-        for (int p = 0; p < kv->count; p++) total += weights[p] = expf(weights[p] - top);
-        for (int p = 0; p < kv->count; p++) weights[p] /= total;
-    }
+    if (nq == 4 && half) attend_queries(4, 1, 0, h, queries, outputs, weights, kv);
+    if (nq == 4 && !half) attend_queries(4, 0, 0, h, queries, outputs, weights, kv);
+    if (nq == 3 && half) attend_queries(3, 1, 0, h, queries, outputs, weights, kv);
+    if (nq == 3 && !half) attend_queries(3, 0, 0, h, queries, outputs, weights, kv);
+    if (nq == 2 && half) attend_queries(2, 1, 0, h, queries, outputs, weights, kv);
+    if (nq == 2 && !half) attend_queries(2, 0, 0, h, queries, outputs, weights, kv);
+    if (nq == 1 && half) attend_queries(1, HALF, 0, h, queries, outputs, weights, kv);
+    if (nq == 1 && !half) attend_queries(1, 0, 0, h, queries, outputs, weights, kv);
 }

@@ -42,11 +42,16 @@ typedef struct {
     int first_query;       /* position of the first query; the others follow it */
 } KeyValues;
 
-/* softmax(q k^T) v for up to MAX_QUERIES queries, already scaled by 1 / sqrt(d_k). */
-void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, const KeyValues *kv);
+/* softmax(q k^T) v for up to MAX_QUERIES queries, already scaled by 1 / sqrt(d_k). `weights`, if given, has room for the
+softmax of each query, [group][kv->count]; head_weight reads it. */
+void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, Floats *const *weights,
+            const KeyValues *kv);
 
 /* The same with kv->relative: for several queries of the encoder, or one of the decoder. */
-void attend_relative(int nq, const Heads *h, const float *const *queries, float *const *outputs, const KeyValues *kv);
+void attend_relative(int nq, const Heads *h, const float *const *queries, float *const *outputs, Floats *const *weights,
+                     const KeyValues *kv);
 
-/* The weights of one query, [heads][kv->count]. */
-void attention_weights(const Heads *h, const float *query, const KeyValues *kv, float *weights);
+/* The weight of a head at a position, of a query that attended to `count` positions. */
+ALWAYS float head_weight(const Floats *weights, int count, int head, int position) {
+    return ((const float *)(weights + (size_t)(head / LANES) * (size_t)count + position))[head % LANES];
+}

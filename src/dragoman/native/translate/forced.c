@@ -22,29 +22,31 @@ typedef struct {
     int32_t *ids, *at, *labels, *row_pair;             /* of each row of the decoder */
     DecoderRow *decoder_rows;
     Predictions predictions;
-    float *scratch; /* [row][head][position]: weights before they are moved into a map */
-    size_t scratch_stride;
+    Floats *weights; /* of MAX_QUERIES queries for each thread */
 } Forced;
 
+static int wants_maps(const ForcedJob *job) { return job->encoder_maps || job->decoder_maps || job->cross_maps; }
+
+static int wants_layer(const void *keeper, int kind, int layer) {
+    (void)layer;
+    const ForcedJob *job = ((const Forced *)keeper)->job;
+    return (kind == ENCODER_SELF ? job->encoder_maps : kind == DECODER_SELF ? job->decoder_maps : job->cross_maps) != NULL;
+}
+
 /* Moves the weights of one query into its row of the maps of all heads. */
-static void record_weights(void *keeper, int kind, int layer, int row, const float *query, const KeyValues *kv) {
+static void record_weights(const void *keeper, int kind, int layer, int row, const Floats *weights, int count) {
     const Forced *f = keeper;
     const Heads *h = &f->w->model->heads;
     const Pair *pair = &f->pairs[kind == ENCODER_SELF ? f->source_pair[row] : f->row_pair[row]];
-    if (!pair->maps[kind]) return;
     int n_queries = kind == ENCODER_SELF ? pair->n_source : pair->n_rows;
     int n_keys = kind == DECODER_SELF ? pair->n_rows : pair->n_source;
     int at = row - (kind == ENCODER_SELF ? pair->first_source : pair->first_row);
-    float *weights = f->scratch + (size_t)row * f->scratch_stride;
-    attention_weights(h, query, kv, weights);
     for (int i = 0; i < h->heads; i++) {
         float *to = pair->maps[kind] + (((size_t)layer * h->heads + i) * n_queries + at) * n_keys;
-        memcpy(to, weights + (size_t)i * kv->count, sizeof(float) * (size_t)kv->count);
-        memset(to + kv->count, 0, sizeof(float) * (size_t)(n_keys - kv->count));
+        for (int p = 0; p < count; p++) to[p] = head_weight(weights, count, i, p);
+        memset(to + count, 0, sizeof(float) * (size_t)(n_keys - count));
     }
 }
-
-static int wants_maps(const ForcedJob *job) { return job->encoder_maps || job->decoder_maps || job->cross_maps; }
 
 /* Allocates every array of a call in one region; called once to count bytes and once to allocate. */
 static void allocate(Forced *f) {
@@ -74,8 +76,8 @@ static void allocate(Forced *f) {
     ScoredToken *best = region_alloc(r, sizeof(ScoredToken) * rows * MAX_THREADS);
     const int32_t **banned = region_alloc(r, sizeof(int32_t *) * rows);
     int32_t *none = region_alloc(r, sizeof(int32_t));
-    f->scratch_stride = (size_t)w->model->heads.heads * (size_t)f->longest;
-    f->scratch = region_alloc(r, wants_maps(f->job) ? sizeof(float) * f->scratch_stride * (tokens > rows ? tokens : rows) : 0);
+    size_t weights = (size_t)w->model->heads.groups * (size_t)f->longest;
+    f->weights = region_alloc(r, wants_maps(f->job) ? sizeof(Floats) * MAX_THREADS * MAX_QUERIES * weights : 0);
     if (!r->start) return;
     *none = 0;
     for (size_t i = 0; i < rows; i++) banned[i] = none;
@@ -151,7 +153,8 @@ int force(Worker *w, const ForcedJob *job) {
     }
     allocate(&f);
     set_pairs(&f);
-    if (wants_maps(job)) w->recorder = (Recorder){record_weights, &f};
+    if (wants_maps(job))
+        w->recorder = (Recorder){wants_layer, record_weights, &f, f.weights, (size_t)w->model->heads.groups * (size_t)f.longest};
     tiles_begin();
     for (int i = 0; i < job->models; i++) {
         pool_open(&workers[i]->pool, i ? 1 : job->threads);

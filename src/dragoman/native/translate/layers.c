@@ -136,10 +136,17 @@ static void store_keys_values(Worker *w, const float *from, int stride, int rows
                 *(Floats *)((float *)to + i) = *(const Floats *)(from + i);
 }
 
-/* Gives `count` queries that share keys to the recorder, if there is one. */
-static void record(Worker *w, int kind, int layer, int row, int count, const float *const *queries, KeyValues kv) {
-    for (int i = 0; w->recorder.record && i < count; i++, kv.first_query++)
-        w->recorder.record(w->recorder.keeper, kind, layer, row + i, queries[i], &kv);
+/* Attention of `count` queries that share keys, from `row` on; a recorder is given the weights that it wants. */
+static void attend_rows(Worker *w, int kind, int layer, int row, int count, const float *const *queries, float *const *outputs,
+                        const KeyValues *kv, int thread) {
+    const Recorder *recorder = &w->recorder;
+    int recorded = recorder->wants && recorder->wants(recorder->keeper, kind, layer);
+    Floats *weights[MAX_QUERIES];
+    for (int i = 0; i < count && recorded; i++)
+        weights[i] = recorder->weights + ((size_t)thread * MAX_QUERIES + (size_t)i) * recorder->stride;
+    (kv->relative ? attend_relative : attend)(count, &w->model->heads, queries, outputs, recorded ? weights : NULL, kv);
+    for (int i = 0; i < count && recorded; i++)
+        recorder->record(recorder->keeper, kind, layer, row + i, weights[i], kv->count);
 }
 
 typedef struct {
@@ -154,7 +161,6 @@ typedef struct {
 
 /* Self-attention of the encoder for a chunk of tokens, four of a sentence at a time. */
 static void encoder_attention_chunk(void *argument, int chunk, int thread) {
-    (void)thread;
     const EncoderAttention *a = argument;
     Worker *w = a->w;
     const Heads *h = &w->model->heads;
@@ -171,8 +177,7 @@ static void encoder_attention_chunk(void *argument, int chunk, int thread) {
         KeyValues kv = {.base = (const char *)keys, .table = w->iota, .stride = sizeof(float) * (size_t)a->stride,
                         .values = sizeof(float) * (size_t)key_floats(h), .count = a->length[t], .half = 0,
                         .relative = a->relative, .first_query = t - a->first[t]};
-        (a->relative ? attend_relative : attend)(count, h, q, out, &kv);
-        record(w, ENCODER_SELF, a->layer, t, count, q, kv);
+        attend_rows(w, ENCODER_SELF, a->layer, t, count, q, out, &kv, thread);
     }
 }
 
@@ -216,8 +221,7 @@ static void decoder_attention(Worker *w, const int32_t *at, const DecoderRow *hy
         float *out = w->attended + (size_t)r * l->output.k;
         KeyValues kv = {.base = cache, .table = hypotheses[r].table, .stride = w->entry_bytes, .values = values,
                         .count = at[r] + 1, .half = w->half, .relative = l->relative, .first_query = at[r]};
-        (l->relative ? attend_relative : attend)(1, h, &q, &out, &kv);
-        record(w, DECODER_SELF, layer, r, 1, &q, kv);
+        attend_rows(w, DECODER_SELF, layer, r, 1, &q, &out, &kv, 0);
     }
     sublayer_output(w, &l->output, w->attended, &l->attention_norm, rows);
 }
@@ -273,8 +277,7 @@ void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const Decoder
             KeyValues kv = {.base = w->memory_keys_values + ((size_t)i * w->tokens + (size_t)first) * w->entry_bytes,
                             .table = w->iota, .stride = w->entry_bytes, .values = values,
                             .count = hypotheses[r].source_length, .half = w->half};
-            attend(count, h, q, out, &kv);
-            record(w, CROSS, i, r, count, q, kv);
+            attend_rows(w, CROSS, i, r, count, q, out, &kv, 0);
         }
         sublayer_output(w, &l->cross_output, w->attended, &l->cross_attention_norm, rows);
         feed_forward(w, l, rows);

@@ -101,18 +101,24 @@ static int extend_hypotheses(Search *s, Sentence *of, int first, int position, i
     return to;
 }
 
-void record_heads(void *search, int kind, int layer, int row, const float *query, const KeyValues *kv) {
+int wants_heads(const void *search, int kind, int layer) {
+    const TranslationJob *job = ((const Search *)search)->job;
+    int wanted = 0;
+    for (int i = 0; kind == CROSS && i < job->recorded; i++) wanted |= job->recorded_layers[i] == layer;
+    return wanted;
+}
+
+void record_heads(const void *search, int kind, int layer, int row, const Floats *weights, int count) {
+    (void)kind;
     const Search *s = search;
     const TranslationJob *job = s->job;
-    int n_heads = s->w->model->heads.heads, computed = 0;
-    for (int i = 0; kind == CROSS && i < job->recorded; i++) {
+    for (int i = 0; i < job->recorded; i++) {
         if (job->recorded_layers[i] != layer) continue;
-        if (!computed++) attention_weights(&s->w->model->heads, query, kv, s->weights);
         float *to = s->recorded + ((s->entry + (size_t)row) * (size_t)job->recorded + (size_t)i) * (size_t)job->longest_source;
-        int head = job->recorded_heads[i], from = head < 0 ? 0 : head, end = head < 0 ? n_heads : head + 1;
-        for (int p = 0; p < kv->count; p++) {
+        int head = job->recorded_heads[i], from = head < 0 ? 0 : head, end = head < 0 ? s->w->model->heads.heads : head + 1;
+        for (int p = 0; p < count; p++) {
             float sum = 0.0f;
-            for (int h = from; h < end; h++) sum += s->weights[(size_t)h * kv->count + p];
+            for (int h = from; h < end; h++) sum += head_weight(weights, count, h, p);
             to[p] = sum / (float)(end - from);
         }
     }

@@ -62,11 +62,12 @@ typedef struct {
     WeighedToken *weighed; /* [thread][vocabulary], to sample from */
     size_t entry;    /* the first cache entry of this step */
     float *recorded; /* [entry][recorded][longest_source]; NULL for none */
-    float *weights;  /* [head][longest_source], of one query */
+    Floats *weights; /* of MAX_QUERIES queries; NULL for none */
 } Search;
 
-/* Keeps the attention of the heads that the job names; a Recorder of the decoder. */
-void record_heads(void *search, int kind, int layer, int row, const float *query, const KeyValues *kv);
+/* For a Recorder that keeps the attention of the heads that the job names. */
+int wants_heads(const void *search, int kind, int layer);
+void record_heads(const void *search, int kind, int layer, int row, const Floats *weights, int count);
 
 /* Whether a token would complete a phrase that the row's sentence avoids; for a VocabularyScan. */
 int forbids_token(const void *search, int row, int32_t id);

@@ -85,10 +85,10 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     int32_t *histories = region_alloc(r, 4 * rows * 4 * steps);
     FinishedHypothesis *finished = region_alloc(r, sizeof(FinishedHypothesis) * (size_t)job->sentences * slots);
     int32_t *done = region_alloc(r, 4 * (size_t)job->sentences * slots * steps);
-    size_t width = (size_t)job->longest_source, heads = (size_t)w->model->heads.heads;
+    size_t width = (size_t)job->longest_source, weights = (size_t)w->model->heads.groups * width;
     int32_t *tables = region_alloc(r, job->maps ? 4 * (size_t)job->sentences * slots * steps : 0);
     s->recorded = region_alloc(r, job->maps ? sizeof(float) * rows * (steps - 1) * (size_t)job->recorded * width : 0);
-    s->weights = region_alloc(r, job->maps ? sizeof(float) * heads * width : 0);
+    s->weights = region_alloc(r, job->maps ? sizeof(Floats) * MAX_QUERIES * weights : 0);
     allocate_constraints(r, s, rows);
     if (!r->start) return;
     if (!stored) p->stored = NULL;
@@ -153,7 +153,7 @@ int translate(Worker *w, const TranslationJob *job) {
     }
     s.rows = job->sentences;
     tiles_begin();
-    if (job->maps) w->recorder = (Recorder){record_heads, &s};
+    if (job->maps) w->recorder = (Recorder){wants_heads, record_heads, &s, s.weights, (size_t)m->heads.groups * (size_t)b.longest_source};
     for (int i = 0; i < job->models; i++) {
         pool_open(&workers[i]->pool, i ? 1 : job->threads);
         encode(workers[i], job->source, b.at, b.first, b.length, b.tokens);

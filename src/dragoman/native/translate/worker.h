@@ -5,10 +5,14 @@
 
 enum { ENCODER_SELF, DECODER_SELF, CROSS };
 
-/* Is given every query of attention with its keys, to keep its weights; called from several threads for the encoder. */
+/* Keeps attention weights. `wants` says of which layers; `record` is given those of each query, from several threads for the
+encoder. `weights` has `stride` vectors for each of MAX_QUERIES queries of each thread. */
 typedef struct {
-    void (*record)(void *keeper, int kind, int layer, int row, const float *query, const KeyValues *kv);
-    void *keeper;
+    int (*wants)(const void *keeper, int kind, int layer);
+    void (*record)(const void *keeper, int kind, int layer, int row, const Floats *weights, int count);
+    const void *keeper;
+    Floats *weights;
+    size_t stride;
 } Recorder;
 
 /* The memory of one thread; a thread translates one batch at a time. */
@@ -25,7 +29,7 @@ typedef struct {
     float *cells;             /* [layer][cell_rows][width]: the cells of SSRUs; entry e is in row e % cell_rows */
     size_t entry_bytes, tokens, entries, cell_rows;
     int half;
-    Recorder recorder; /* its function is NULL if nothing is recorded */
+    Recorder recorder; /* its functions are NULL if nothing is recorded */
     ThreadPool pool;
 } Worker;
 
