@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from dragoman.search.constraints.tables import BatchConstraints
 
 Batch = TypeVar("Batch")
-MAX_ROWS: Final = 128  # hypotheses per thread at a time; neither twice nor half as many are faster
 MAX_BATCH_TOKENS: Final = 8192
 MAX_TEAM: Final = 4  # threads that share the work of a single batch
 
@@ -80,6 +79,7 @@ class NativeEngine:
             raise SearchError(message, code="vocabulary_mismatch")
         self.precision = "int8" if quantize else "float32"
         self.batch = NATIVE.preferred_batch * threads
+        self.max_rows: int = self.code.batch_rows()  # hypotheses that a thread translates at a time
         self.free: list[Workers] = []  # idle workers, one for each model
         self.busy = 0
         self.lock = threading.Lock()
@@ -210,8 +210,8 @@ class NativeEngine:
     def _batches(self, lengths: Sequence[int], search: Search) -> Iterator[range]:
         """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
         n = len(lengths)
-        shares = -(-n // self.threads)
-        max_sentences = max(1, min(shares, MAX_ROWS // search.beam))
+        n_batches = max(self.threads, -(-n // max(1, self.max_rows // search.beam)))
+        max_sentences = max(1, -(-n // n_batches))
         first = 0
         while first < n:
             last, tokens = first + 1, lengths[first] + 1

@@ -197,7 +197,7 @@ def test_the_others_stop_when_one_fails(whole: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(threading.Thread, "join", joined)
     monkeypatch.setattr(engine, "_translate", tried)
-    monkeypatch.setattr("dragoman.engines.native.MAX_ROWS", 4)
+    monkeypatch.setattr(engine, "max_rows", 4)
     with pytest.raises(KeyboardInterrupt):
         engine.search(sentences(400, VOCABULARY, 5), Search(max_length=2))
     assert len(done) <= 2 and engine.busy == 0  # of a hundred batches, those that were begun
