@@ -1,8 +1,8 @@
 """Word alignments on which two models agree: one for each direction, both by forced decoding.
 
 A head that aligns words in one direction should mirror one of the other. So the heads of both models are chosen by the
-cosine similarity of their attention on some sentence pairs, without gold alignments, and words are linked where the
-geometric mean of both attentions is high (benchmarks/results/alignment.md has figures).
+cosine similarity of their attention on some sentence pairs, without gold alignments, and words are linked by the
+geometric mean of both attentions (benchmarks/results/alignment.md has figures).
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from dragoman.models import AttentionMaps
 from dragoman.text import Tokenizer
 from dragoman.text.special_tokens import BOS, EOS, PAD
 from dragoman.text.word_groups import is_punctuation
-from dragoman.translation.alignment import Links
+from dragoman.translation.alignment import Links, is_linked
 from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
 
-THRESHOLD: Final = 0.28  # of the geometric mean, chosen on half of a gold set
 MIN_GAIN: Final = 0.002  # of the cosine similarity, for one more head
 SAMPLED_PAIRS: Final = 200
 MAX_TOKENS: Final = 256  # longer sentences are not aligned
@@ -188,7 +187,7 @@ class BidirectionalAligner:
     def links(self, encoded: AlignerBatches) -> list[Links]:
         """The links (source word, target word) of each pair, in order."""
         agreed = [  # of all batches before the first is read: a GPU need not wait for the host in between
-            (here, (one.mean(0) * other.mean(0) > THRESHOLD**2).mT) for here, one, other in self.attention(encoded)
+            (here, is_linked((one.mean(0) * other.mean(0)).sqrt()).mT) for here, one, other in self.attention(encoded)
         ]
         found: list[Links] = [[] for _ in encoded.words[0]]
         for here, linked in agreed:

@@ -12,12 +12,12 @@ import numpy as np
 from dragoman.text.word_groups import is_punctuation, visible_word_ids
 
 Links = list[tuple[int, int]]
-MIN_LINK_SHARE: Final = 0.4  # of the attention that a source word gets (chosen on half of a gold set)
-MIN_LINK_WEIGHT: Final = 0.1  # of the attention that a target word gives
+MIN_STRENGTH: Final = 0.42  # of a link (chosen on half of a gold set)
+TINY: Final = 1e-30  # words that get or give no attention have no links
 
 
 def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Links:
-    """Pairs (source word, target word), counted from 0, by the rule of `link_words`.
+    """Pairs (source word, target word), counted from 0, by the rule of `is_linked`.
 
     `attention_TS [T, S]` has a row for each target token and a column for each source token; one more column is the
     source's EOS token. The punctuation of a word has no part in its links.
@@ -33,7 +33,7 @@ def link_words(
     source_marks: Sequence[bool],
     target_marks: Sequence[bool],
 ) -> Links:
-    """Link each source word to the target words that give it most of the attention that it gets.
+    """Links between words, by the rule of `is_linked` and the attention of their tokens.
 
     `source_words` and `target_words` are the word indices of the tokens, -1 for a token that does not count. Words are
     linked with words, and punctuation, for which `source_marks` and `target_marks` are True, with punctuation.
@@ -44,11 +44,21 @@ def link_words(
     cells = np.add.outer(rows * shape[1], columns)
     # not a product of matrices: NumPy would compute it with threads of its own, beside those of the engine
     sums = np.bincount(cells.ravel(), weights.ravel(), shape[0] * shape[1]).reshape(shape)[1:, 1:]
-    gives = sums / np.maximum(np.bincount(rows, minlength=shape[0])[1:, None], 1)
-    gives *= np.equal.outer(target_marks, source_marks)
-    linked = (gives >= MIN_LINK_SHARE * gives.sum(0)) & (gives >= MIN_LINK_WEIGHT)
-    sources, targets = linked.T.nonzero()
+    means = sums / np.maximum(np.bincount(rows, minlength=shape[0])[1:, None], 1)
+    means *= np.equal.outer(target_marks, source_marks)
+    sources, targets = is_linked(means).T.nonzero()
     return [*zip(sources.tolist(), targets.tolist(), strict=True)]
+
+
+def is_linked(weights: Any) -> Any:
+    """Which words are linked, `[..., T, S]`, by the attention of target words to source words, in NumPy or PyTorch.
+
+    The strength of a link is a geometric mean of its weight, its share of what the target word gives, and its share of
+    what the source word gets, which counts four times.
+    """
+    given = weights / (weights.sum(-1, keepdims=True) + TINY)
+    got = weights / (weights.sum(-2, keepdims=True) + TINY)
+    return got**4 * given * weights >= MIN_STRENGTH**6
 
 
 def lettered_words(tokens: Sequence[str]) -> tuple[list[int], list[bool]]:

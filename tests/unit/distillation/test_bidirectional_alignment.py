@@ -10,7 +10,7 @@ import pytest
 
 from command_line import leave
 from dragoman.distillation import alignment, translations
-from dragoman.distillation.bidirectional_alignment import THRESHOLD, BidirectionalAligner, WordAttention, choose_heads
+from dragoman.distillation.bidirectional_alignment import BidirectionalAligner, WordAttention, choose_heads
 from dragoman.engines.forced import length_batches
 from dragoman.errors import DataError, TrainingError
 from dragoman.progress import SilentReporter
@@ -64,22 +64,23 @@ def test_links_are_those_of_single_pairs(models: tuple[Path, Path], monkeypatch:
         (AlignmentHead(1, 0, "reads"),),
     )
     aligner = BidirectionalAligner(WordAttention(forward), WordAttention(reverse), heads)
-    monkeypatch.setattr("dragoman.distillation.bidirectional_alignment.THRESHOLD", limit := 0.2)
+    monkeypatch.setattr("dragoman.translation.alignment.MIN_STRENGTH", limit := 0.3)  # these models were never trained
     found = aligner.align(PAIRS)
-    assert found[2] == found[5] == [] and limit != THRESHOLD
+    assert found[2] == found[5] == []
     for i in (0, 1, 3, 4):
         source, target = PAIRS[i]
         one = np.mean([attention_by_hand(forward, head, source, target) for head in heads[0]], axis=0)
         other = np.mean([attention_by_hand(reverse, head, target, source) for head in heads[1]], axis=0)
         agreed = np.sqrt(one * other.T)
-        assert found[i] == sorted((int(s), int(t)) for t, s in np.argwhere(agreed > limit))
+        strengths = (agreed * agreed / agreed.sum(1)[:, None] * (agreed / agreed.sum(0)) ** 4) ** (1 / 6)
+        assert found[i] == sorted((int(s), int(t)) for t, s in np.argwhere(strengths >= limit))
     assert any(found)
 
 
 def test_larger_batches_have_the_same_links(models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     forward, reverse = (Translator.load(model, engine="torch", device="cpu") for model in models)
     aligner = BidirectionalAligner.choose(forward, reverse, PAIRS)
-    monkeypatch.setattr("dragoman.distillation.bidirectional_alignment.THRESHOLD", 0.2)
+    monkeypatch.setattr("dragoman.translation.alignment.MIN_STRENGTH", 0.3)
     monkeypatch.setattr(forward.engines.torch, "batch", 1)
     alone = aligner.encode(PAIRS)
     monkeypatch.setattr(forward.engines.torch, "batch", 64)

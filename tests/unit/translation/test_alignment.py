@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from dragoman.text import learn
 from dragoman.text.word_groups import group_tokens, visible_word_ids
-from dragoman.translation.alignment import MIN_LINK_SHARE, MIN_LINK_WEIGHT, align, lettered_words, link_words
+from dragoman.translation.alignment import MIN_STRENGTH, align, is_linked, lettered_words, link_words
 from tiny_model import LINES
 
 # ▁the ▁win dow , -> ▁das ▁Fen ster ,
@@ -33,8 +34,8 @@ def test_source_words_are_linked_to_the_words_that_attend_to_them() -> None:
 def test_a_word_has_several_links_or_none() -> None:
     both = np.array([[0.4, 0.4, 0.0]])  # one word translates two
     assert link_words(both, [0, 1, 2], [0], [False] * 3, [False]) == [(0, 0), (1, 0)]
-    shared = np.array([[0.5, 0.1], [0.5, 0.1]])  # two words share one
-    assert link_words(shared, [0, 1], [0, 1], [False] * 2, [False] * 2) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    shared = np.array([[0.5, 0.1], [0.5, 0.1]])  # two words share one, and neither has much to do with the other
+    assert link_words(shared, [0, 1], [0, 1], [False] * 2, [False] * 2) == [(0, 0), (0, 1)]
     spread = np.array([[0.3, 0.1], [0.3, 0.1], [0.3, 0.1]])  # three words attend alike: none stands out
     assert link_words(spread, [0, 1], [0, 1, 2], [False] * 2, [False] * 3) == []
     faint = np.array([[0.9, 0.04], [0.06, 0.0]])  # most of what the second word gets is hardly anything
@@ -97,7 +98,8 @@ def test_words_are_counted_as_a_reader_does(ids: list[int]) -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_rule_is_the_loop_from_the_definition(data: st.DataObject) -> None:
     T, S = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 6))
-    weights = data.draw(arrays.arrays(np.float64, (T, S), elements=st.integers(0, 97).map(float), unique=T * S < 90))
+    elements = st.integers(0, 97).map(lambda n: n / 97)
+    weights = data.draw(arrays.arrays(np.float64, (T, S), elements=elements, unique=T * S < 90))
     to = sorted(data.draw(st.lists(st.integers(0, 3), min_size=T, max_size=T)))
     of = sorted(data.draw(st.lists(st.integers(0, 2), min_size=S, max_size=S)))
     marks = [data.draw(st.lists(st.booleans(), min_size=n, max_size=n)) for n in (max(of) + 1, max(to) + 1)]
@@ -110,9 +112,19 @@ def test_the_rule_is_the_loop_from_the_definition(data: st.DataObject) -> None:
     expected = []
     for s in range(max(of) + 1):
         gets = [given_by(t, s) for t in range(max(to) + 1)]
-        if any(abs(gives - MIN_LINK_SHARE * sum(gets)) < 1e-9 * sum(gets) for gives in gets):
-            return  # rounding decides
-        expected += [
-            (s, t) for t, gives in enumerate(gets) if gives >= MIN_LINK_SHARE * sum(gets) and gives >= MIN_LINK_WEIGHT
-        ]
+        for t, weight in enumerate(gets):
+            given = sum(given_by(t, other) for other in range(max(of) + 1))
+            strength = (weight * weight / given * (weight / sum(gets)) ** 4) ** (1 / 6) if weight else 0.0
+            if abs(strength - MIN_STRENGTH) < 1e-9:
+                return  # rounding decides
+            expected += [(s, t)] * (strength >= MIN_STRENGTH)
     assert link_words(weights, of, to, *marks) == expected
+
+
+def test_the_rule_is_the_same_for_batches_of_torch() -> None:
+    weights = np.random.default_rng(3).random((5, 3, 4, 7)) ** 4
+    linked = is_linked(torch.from_numpy(weights))
+    assert linked.any() and not linked.all()
+    for found, one in zip(linked.flatten(0, 1), weights.reshape(-1, 4, 7), strict=True):
+        assert np.array_equal(found.numpy(), is_linked(one))
+    assert not is_linked(torch.zeros(2, 3)).any()

@@ -17,6 +17,7 @@ from dragoman.serve.limits import Limits
 from dragoman.serve.models.loading import load_served_model
 from dragoman.serve.service import Service
 from dragoman.translation.alignment_head import AlignmentHead
+from dragoman.translation.forced_attention import forced_attention
 from dragoman.translation.translator import Translator
 from tiny_model import LINES, write_tiny_model
 
@@ -45,12 +46,18 @@ def check(
 
 
 @pytest.mark.usefixtures("no_search")
-def test_a_given_translation_is_not_searched(real: TestClient, directory: Path) -> None:
+def test_a_given_translation_is_not_searched(
+    real: TestClient, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.translation.alignment.MIN_STRENGTH", 0.2)  # the model was never trained
     given = "der alte Kasten, im Flur"
     answer = real.post("/v1/attention", json={"text": LINES[0], "translation": given})
     assert answer.status_code == 200, answer.text
-    check(answer.json(), Translator.load(directory, device="cpu"), LINES[0], given, atol=0.05)  # served in int8
-    assert answer.json()["alignment"]
+    translator = Translator.load(directory, device="cpu")
+    check(answer.json(), translator, LINES[0], given, atol=0.05)  # served in int8
+    forced = forced_attention(translator, LINES[0], given)
+    assert forced is not None and forced.alignment
+    assert answer.json()["alignment"] == [list(link) for link in forced.alignment]
 
 
 def test_one_of_several_target_languages(tmp_path: Path) -> None:
