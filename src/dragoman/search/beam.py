@@ -69,10 +69,13 @@ def forbid_repeats(logits: Tensor, written: Tensor, n: int) -> None:
 
 
 class Finished:
-    """Finished hypotheses, at most `slots` for each of n sentences, in the order in which they finished."""
+    """Finished hypotheses, at most `slots` for each of n sentences, in the order in which they finished.
 
-    def __init__(self, n: int, slots: int, rules: Rules) -> None:
-        self.limits, device = rules.limits, rules.limits.device
+    `eager [n]` are sentences whose search may end early: those with required phrases.
+    """
+
+    def __init__(self, n: int, slots: int, rules: Rules, eager: Tensor | None = None) -> None:
+        self.limits, self.eager, device = rules.limits, eager, rules.limits.device
         lengths = range(rules.longest + 2)
         self.normalizers = torch.tensor([rules.search.normalizer(length) for length in lengths], device=device)
         self.count = torch.zeros(n, dtype=torch.long, device=device)
@@ -94,9 +97,14 @@ class Finished:
     def is_decided(self, sentences: Tensor, best: Tensor, length: int, n_best: int) -> Tensor:
         """Whether no open hypothesis can enter the n best, given the best open log-probability and its length.
 
-        Log-probabilities only decrease, so the best possible score is this one over the largest normalizer.
+        Log-probabilities only decrease, so the best possible score is this one over the largest normalizer. Required
+        phrases make them so low that this would hardly ever end a search: it ends if no open hypothesis would enter the
+        n best with EOS as its next token.
         """
-        largest = self.normalizers[self.limits[sentences] + 1].maximum(self.normalizers[min(length + 1, len(self) - 1)])
+        soon = self.normalizers[min(length + 1, len(self) - 1)]
+        largest = self.normalizers[self.limits[sentences] + 1].maximum(soon)
+        if self.eager is not None:
+            largest = torch.where(self.eager[sentences], soon, largest)
         return self.scores[sentences].topk(n_best).values[:, -1] >= best / largest
 
     def __len__(self) -> int:
@@ -137,14 +145,14 @@ def beam_search(
     if none can, those with the fewest missing are returned.
 
     Decided sentences leave the batch, and a sentence has fewer rows as its slots finish. `patient` waits until every
-    slot has finished; this cannot change the result, and exists to test that.
+    slot has finished; this cannot change the result where no phrases are required, and exists to test that.
     """
     n, device = len(limits), limits.device
     avoided = required = None
     if constraints is not None:
         avoided, required = AvoidedMask.from_tables(constraints, device), BeamAllocator.from_tables(constraints, device)
     rules = Rules(search, limits, prefixes, avoided)
-    finished = Finished(n, search.beam, rules)
+    finished = Finished(n, search.beam, rules, eager=None if required is None else required.has_required)
     sentences = torch.arange(n, device=device)  # the source of each row
     slots = torch.full((n,), search.beam, device=device)  # open slots
     totals = torch.zeros(n, 1, device=device)  # [B, W], the log-probability of each open hypothesis

@@ -133,7 +133,10 @@ def write_step(s: SearchState, choice: NextHypotheses) -> None:
     going = s.done == 0
 
     hope = score.masked_fill(finished, -torch.inf).amax(1, keepdim=True)
-    most = s.normalizer[s.limit.long() + 1].maximum(s.normalizer[(at[:, 0] + 2).clamp(max=len(s.normalizer) - 1)])
+    soon = s.normalizer[(at[:, 0] + 2).clamp(max=len(s.normalizer) - 1)]
+    most = s.normalizer[s.limit.long() + 1].maximum(soon)
+    if s.required is not None:  # as `Finished.is_decided`
+        most = torch.where(s.required.has_required, soon, most)
     beaten = finished & (score / s.normalizer[length.long()] >= hope / most[:, None])
     decided = (beaten.sum(1) >= s.n_best) | (s.position >= s.limit) | (hope[:, 0] == -torch.inf)
 

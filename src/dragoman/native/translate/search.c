@@ -15,11 +15,13 @@ void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent, float 
     of->slots--;
 }
 
-/* Whether no open hypothesis can still enter the n best, if the best of them has this total. */
+/* Whether no open hypothesis can still enter the n best, if the best of them has this total. With required phrases, whether
+none would if it ended with the next token. */
 static int cannot_improve(const Search *s, const Sentence *of, float best, int length) {
     if (of->finished < s->job->n_best) return 0;
     const float *n = s->job->normalizers;
     float last = n[of->limit + 1], soon = n[length + 1 < s->job->max_length + 1 ? length + 1 : s->job->max_length + 1];
+    if (of->constraints && of->constraints->required) last = soon;
     return of->done[s->job->n_best - 1].score >= best / (last > soon ? last : soon);
 }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -50,26 +50,25 @@ class Automaton:
         self.below: list[dict[int, int]] = [{}]
         self.depth = [0]
         self.paths: list[list[int]] = []
+        below, depth = self.below, self.depth
         for pattern in patterns:
             state, path = 0, []
             for symbol in pattern:
-                if symbol not in self.below[state]:
-                    self.below[state][symbol] = len(self.below)
-                    self.below.append({})
-                    self.depth.append(self.depth[state] + 1)
-                state = self.below[state][symbol]
+                after = below[state].get(symbol)
+                if after is None:
+                    after = below[state][symbol] = len(below)
+                    below.append({})
+                    depth.append(depth[state] + 1)
+                state = after
                 path.append(state)
             self.paths.append(path)
-        self.shorter = [0] * len(self.below)
+        self.shorter = [0] * len(below)
         self.order = [0]
-        waiting = deque([0])
-        while waiting:
-            state = waiting.popleft()
-            for symbol, after in self.below[state].items():
+        for state in self.order:  # which grows
+            for symbol, after in below[state].items():
                 if state:
                     self.shorter[after] = self.step(self.shorter[state], symbol)
                 self.order.append(after)
-                waiting.append(after)
 
     def __len__(self) -> int:
         return len(self.below)
@@ -82,10 +81,9 @@ class Automaton:
 
     def transitions(self) -> Transitions:
         """The transitions as arrays, which take a tenth of the memory."""
-        flat = [number for children in self.below for pair in sorted(children.items()) for number in pair]
-        begins = [0]
-        for children in self.below:
-            begins.append(begins[-1] + len(children))
+        pairs = (sorted(children.items()) if len(children) > 1 else children.items() for children in self.below)
+        flat = [*chain.from_iterable(chain.from_iterable(pairs))]
+        begins = [*accumulate(map(len, self.below), initial=0)]
         numbers = (np.array(values, np.int32) for values in (flat, begins, self.shorter, self.order))
         edges, *others = numbers
         return Transitions(edges.reshape(-1, 2), *others)

@@ -115,6 +115,11 @@ class BeamAllocator:
         required = RequiredTensors.from_tables(tables, device)
         return cls(required, spelling, ConstraintProgress.begin(required))
 
+    @property
+    def has_required(self) -> Tensor:
+        """Whether each sentence has required phrases, `[B]`."""
+        return self.tables.needed.any(1)
+
     def advance(self, rows: Tensor, tokens: Tensor) -> None:
         """Keep these rows and append a token to each."""
         self.now = self._after(self.now.of(rows), tokens)

@@ -35,6 +35,7 @@ BETWEEN: Final = np.array(
     np.int16,
 )
 """[kind of the last character, kind of the next]."""
+BOUNDARIES: Final[list[list[int]]] = BETWEEN.tolist()
 OPENINGS: Final = frozenset(" \"'/")  # a word may follow these without a space; likewise brackets and dashes
 
 Unit = tuple[bytes, int]
@@ -76,6 +77,7 @@ class Spelling:
             if units:
                 self.first[i], self.last[i] = units[0][1], units[-1][1]
         self.copies: dict[Any, list[Any]] = {}  # the tables on each search device
+        self.written = rows  # what each token writes, as lists
         self.first[EOS] = OTHER  # the end of the text is a boundary, although it writes nothing
         longest = max(map(len, rows)) + 1  # the last column is always NOTHING
         self.stream: NDArray[Any] = np.full((size, longest), NOTHING, np.int16)
@@ -116,9 +118,8 @@ class Spelling:
         """The symbols that each token of a text writes, with the boundary before it."""
         last = OTHER
         for token in tokens:
-            boundary = int(BETWEEN[last, self.first[token]])
-            written = self.stream[token].tolist()
-            yield [boundary] * (boundary != NOTHING) + written[: written.index(NOTHING)]
+            boundary = BOUNDARIES[last][self.first[token]]
+            yield self.written[token] if boundary == NOTHING else [boundary, *self.written[token]]
             last = last if self.last[token] == SILENT else int(self.last[token])
 
 
@@ -143,7 +144,7 @@ def join_units(units: Sequence[Unit]) -> list[int]:
     """The symbols of consecutive characters, without the boundaries around them."""
     found: list[int] = []
     for number, (written, kind) in enumerate(units):
-        if number and (mark := int(BETWEEN[units[number - 1][1], kind])) != NOTHING:
+        if number and (mark := BOUNDARIES[units[number - 1][1]][kind]) != NOTHING:
             found.append(mark)
         found += written
     return found

@@ -16,7 +16,7 @@ from dragoman import Padded, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.beam import beam_search
-from dragoman.search.constraints.beam import allocation_order
+from dragoman.search.constraints.beam import BeamAllocator, allocation_order
 from dragoman.search.constraints.phrases import Constraints, count_occurrences
 from dragoman.search.constraints.tables import ConstraintTables
 from dragoman.search.sampling import sample
@@ -197,7 +197,27 @@ def test_however_narrow_the_beam_what_is_required_is_there_and_what_is_avoided_i
             text = SPACED.decode(one.ids)
             assert not constraints.met_and_unmet(text)[1], text
             assert right(SPACED, one.ids, constraints), text
-    assert found == run(model, [24, 14], search, [plan, plan], patient=True)
+    waited = run(model, [24, 14], search, [plan, plan], patient=True)
+    for best, other in zip(found, waited, strict=True):
+        assert best[0].score <= other[0].score + 1e-6
+
+
+def test_the_search_ends_when_no_hypothesis_would_win_by_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact rule would go on: with the length penalty of 60 tokens, an improbable hypothesis might still win."""
+    model, plan = TableModel(1, 60, SPACED.vocabulary_size, seed=4, sharpness=1.5), SPACED.plan(["ab"], [])
+    steps, step = list[int](), model.step
+
+    def counted(ids: torch.Tensor, state: object) -> object:
+        steps.append(len(ids))
+        return step(ids, state)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model, "step", counted)
+    (found,) = run(model, [60], Search(beam=4), [plan])
+    eager = len(steps)
+    monkeypatch.setattr(BeamAllocator, "has_required", torch.tensor([False]))
+    (exact,) = run(model, [60], Search(beam=4), [plan])
+    assert eager < len(steps) - eager
+    assert "ab" in SPACED.decode(found[0].ids) and found[0].score <= exact[0].score
 
 
 def test_company_changes_nothing_whatever_it_demands() -> None:
