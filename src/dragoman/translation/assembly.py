@@ -14,7 +14,7 @@ from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.alignment import align, move_language_last
+from dragoman.translation.alignment import move_language_last
 from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
@@ -64,8 +64,9 @@ class Assembly:
                     vars(one)["attention"] = self.attention[pair][:, n:]
             if self.alignment is not None:
                 tokens = self.source.tokens_many(read), self.target.tokens_many(outputs)
-                for one, pair, *own in zip(made, pairs, *tokens, strict=True):
-                    set_alignment(one, move_language_last(np.asarray(self.alignment[pair]), n), *own)
+                for one, pair, source, target in zip(made, pairs, *tokens, strict=True):
+                    weights = move_language_last(np.asarray(self.alignment[pair]), n)[:, : len(source)]
+                    vars(one).update(source_tokens=source, tokens=target, alignment_weights=weights)
         if not several:
             return made
         best: list[Translation] = []
@@ -126,16 +127,6 @@ class Assembly:
             return translation
         met, unmet = constraints.met_and_unmet(self.target.decode(output))
         return replace(translation, met=tuple(met), unmet=tuple(unmet))
-
-
-def set_alignment(translation: Translation, weights: Any, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-    """Set the alignment of a new translation from its attention `[T, S + 1]`, and the tokens, which are known."""
-    vars(translation).update(
-        source_tokens=source,
-        tokens=target,
-        alignment=tuple(align(weights, source, target)),
-        alignment_weights=weights[:, : len(source)],
-    )
 
 
 def first_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.reports.numbers import numbers_differ
@@ -17,7 +17,7 @@ from dragoman.documents.transfer.notes import DetachedNotes
 from dragoman.documents.transfer.placeholders import MaskedText, positional
 from dragoman.documents.transfer.projection import project
 from dragoman.documents.transfer.ranges import Range
-from dragoman.documents.transfer.words import TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
+from dragoman.documents.transfer.words import Links, TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
 from dragoman.translation.result import Translation
 
 
@@ -63,18 +63,16 @@ class Unit:
             return None
         return locate_tokens(self.masked.text, one.source_tokens), locate_tokens(one.text, one.tokens)
 
-    def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
-        """The words of source and target, and the links between them."""
-        translation = self.translation
-        if not self.marked:  # no markup needs to know which word is which
-            return space_ranges(self.masked.text), space_ranges(self.target.text), []
-        if translation is None:
+    def align(self) -> tuple[list[Range], list[Range], Callable[[], Sequence[Range]]]:
+        """The words of source and target, and a function that finds the links between them."""
+        one, places = self.translation, self.places
+        if one is None and self.marked:
             words = space_ranges(self.masked.text)
-            return words, words, [(i, i) for i in range(len(words))]
-        source, target = (None, None) if self.places is None else (side.words for side in self.places)
-        if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
-            return space_ranges(self.masked.text), space_ranges(translation.text), []
-        return source, target, translation.alignment or ()
+            return words, words, lambda: [(i, i) for i in range(len(words))]
+        source, target = (None, None) if places is None else (side.words for side in places)
+        if one is None or source is None or target is None:  # only spans around whole sentences can be placed
+            return space_ranges(self.masked.text), space_ranges(self.target.text), list
+        return source, target, lambda: one.alignment or ()
 
 
 @dataclass
@@ -147,7 +145,7 @@ def assemble_units(original: Segment, job: Job) -> SegmentResult:
     result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
-    parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
+    parts = [*map(back.range, aligned.source.parts)], [*map(moves.range, aligned.target.parts)]
     return replace(result, words=WordLinks(*parts, aligned.links))
 
 
@@ -181,33 +179,38 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    of_source, of_target = WordParts([], [], []), WordParts([], [], [])
-    links = list[Range]()
+    of_source, of_target = WordParts(source), WordParts(target)
     units = list[AlignedUnit]()
     start = other_start = 0  # the place of the unit in both texts
     for unit in job.units:
         start, other_start = start + len(unit.before), other_start + len(unit.before)
         text, other_text = unit.masked.text, unit.target.text
-        words, other_words, own_links = unit.align()
-        n_words, n_other_words = len(of_source.ends), len(of_target.ends)
-        links += [(s + n_words, t + n_other_words) for s, t in own_links]
+        words, other_words, links = unit.align()
+        n_words = len(of_source.ends), len(of_target.ends)
         first, other_first = len(of_source.parts), len(of_target.parts)
         if unit.marked:
-            of_source.add_words(text, words, start)
-            of_target.add_words(other_text, other_words, other_start)
+            of_source.add_words(words, start)
+            of_target.add_words(other_words, other_start)
         else:
             of_source.add_whole(words, start)
             of_target.add_whole(other_words, other_start)
         own = (first, len(of_source.parts)), (other_first, len(of_target.parts))
+        link = partial(link_unit, of_source, of_target, n_words, links)
         one, places = unit.translation, unit.places
         if one is None or places is None or places[0].tokens is None or places[1].tokens is None:
-            units.append(AlignedUnit(*own))
+            units.append(AlignedUnit(*own, link=link))
         else:
             pairs = [*lettered_parts(places[1].tokens, other_start, of_target, own[1])]
-            units.append(AlignedUnit(*own, one.alignment_weights, places[0].tokens, start, pairs))
+            units.append(AlignedUnit(*own, one.alignment_weights, places[0].tokens, start, pairs, link))
         start, other_start = start + len(text), other_start + len(other_text)
-    linked = link_parts(source, target, of_source, of_target, links)
-    return AlignedText(source, target, of_source.parts, of_target.parts, linked, units, of_target.marks)
+    return AlignedText(of_source, of_target, units)
+
+
+def link_unit(
+    of_source: WordParts, of_target: WordParts, n_words: Range, find_links: Callable[[], Sequence[Range]]
+) -> Links:
+    """The links between the parts of a unit; `n_words` are the words of both texts before it."""
+    return link_parts(of_source, of_target, [(s + n_words[0], t + n_words[1]) for s, t in find_links()])
 
 
 def lettered_parts(tokens: Sequence[Range], shift: int, of_text: WordParts, own: Range) -> Iterator[Range]:
@@ -222,6 +225,6 @@ def lettered_parts(tokens: Sequence[Range], shift: int, of_text: WordParts, own:
             first += 1
         part = first
         while part < last and parts[part][0] < end:
-            if not marks[part]:
+            if part not in marks:
                 yield i, part
             part += 1
