@@ -7,15 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import starmap
-from operator import ge
+from operator import ge, lt
 from typing import Any, Final
 
-from dragoman.documents.transfer.ranges import Range
+from dragoman.documents.transfer.ranges import Places, Range
 from dragoman.documents.transfer.words import Links, WordParts
 
 FLATNESS: Final = 0.5  # exponent of attention weights
 AGREEMENT: Final = 2.0  # exponent of the share that a target token has in the attention to a source token
+NO_PLACES: Final = Places([], [])
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class AlignedUnit:
     source: Range
     target: Range
     weights: Any = None
-    source_tokens: Sequence[Range] = ()
+    source_tokens: Places = NO_PLACES
     start: int = 0
     token_parts: Sequence[Range] = ()
     link: Callable[[], Links] = list
@@ -67,8 +67,8 @@ class AlignedUnit:
         import numpy as np
 
         weights = np.asarray(self.weights, dtype=np.float64)
-        if any(starmap(ge, self.source_tokens)):  # invisible ones
-            weights = weights * [start < end for start, end in self.source_tokens]
+        if any(map(ge, *self.source_tokens)):  # invisible ones
+            weights = weights * [*map(lt, *self.source_tokens)]
         weights = weights**FLATNESS
         weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
@@ -87,9 +87,10 @@ class AlignedUnit:
         A token that is inside in part counts in part.
         """
         start, end = start - self.start, end - self.start
-        first = bisect_right(self.source_tokens, start, key=lambda token: token[1])
+        starts, ends = self.source_tokens
         columns, parts = list[int](), list[float]()
-        for i, (low, high) in enumerate(self.source_tokens[first:], first):
+        for i in range(bisect_right(ends, start), len(ends)):
+            low, high = starts[i], ends[i]
             if low < high:
                 if low >= end:
                     break

@@ -16,7 +16,7 @@ from dragoman.documents.transfer.no_break_spaces import restore_no_break
 from dragoman.documents.transfer.notes import DetachedNotes
 from dragoman.documents.transfer.placeholders import MaskedText, positional
 from dragoman.documents.transfer.projection import project
-from dragoman.documents.transfer.ranges import Range
+from dragoman.documents.transfer.ranges import Places, Range
 from dragoman.documents.transfer.words import Links, TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
 from dragoman.translation.result import Translation
 
@@ -213,13 +213,13 @@ def link_unit(
     return link_parts(of_source, of_target, [(s + n_words[0], t + n_words[1]) for s, t in find_links()])
 
 
-def lettered_parts(tokens: Sequence[Range], shift: int, of_text: WordParts, own: Range) -> Iterator[Range]:
+def lettered_parts(tokens: Places, shift: int, of_text: WordParts, own: Range) -> Iterator[Range]:
     """Each token with each part, among those in the range `own`, that it is in and that is not punctuation.
 
     `shift` is where the unit with these tokens begins in the text.
     """
     parts, marks, (first, last) = of_text.parts, of_text.marks, own
-    for i, (start, end) in enumerate(tokens):
+    for i, (start, end) in enumerate(zip(*tokens, strict=True)):
         start, end = start + shift, end + shift
         while first < last and parts[first][1] <= start:
             first += 1

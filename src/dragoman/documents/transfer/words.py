@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, groupby
+from operator import add
 from typing import Final, NamedTuple
 
-from dragoman.documents.transfer.ranges import Range
+from dragoman.documents.transfer.ranges import Places, Range
 from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.word_groups import group_tokens, is_visible, spell, visible_word_ids
 
@@ -32,7 +33,7 @@ class TokenPlaces(NamedTuple):
     """
 
     words: list[Range] | None
-    tokens: list[Range] | None
+    tokens: Places | None
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
@@ -58,7 +59,7 @@ def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
     for word, name, place in zip(ids, written, ranges, strict=True):
         if word >= 0 and name:
             words[word] = (words[word][0], place[1]) if words[word][1] else place
-    return TokenPlaces(words, ranges)
+    return TokenPlaces(words, Places.of(ranges))
 
 
 def plain_places(text: str, tokens: Sequence[str]) -> TokenPlaces | None:
@@ -74,11 +75,11 @@ def plain_places(text: str, tokens: Sequence[str]) -> TokenPlaces | None:
     spaces = [token[0] == MARK for token in tokens]
     if sum(spaces) != joined.count(MARK):  # one inside a token
         return None
-    ends = [*accumulate(map(len, tokens), initial=len(text) - len(joined))]
-    ranges = [(start + space, end) for start, space, end in zip(ends, spaces, ends[1:], strict=False)]
+    before, *ends = accumulate(map(len, tokens), initial=len(text) - len(joined))
+    starts = [*map(add, [before, *ends], spaces)]
     for i in [i for i, token in enumerate(tokens) if i and token == MARK] if MARK in tokens else ():
-        ranges[i] = (ends[i], ends[i])
-    return TokenPlaces(single_spaced_ranges(words), ranges)
+        starts[i] = ends[i] = ends[i - 1]
+    return TokenPlaces(single_spaced_ranges(words), Places(starts, ends))
 
 
 def _locate_bytes(text: str, tokens: Sequence[str], spaces: list[Range]) -> TokenPlaces:
@@ -104,7 +105,7 @@ def _locate_bytes(text: str, tokens: Sequence[str], spaces: list[Range]) -> Toke
             last = start + len(name) if exact else end
             ranges.append((start, last))
             start += len(name) if exact else 0
-    return TokenPlaces(words, ranges + [(last, last)] * (len(tokens) - len(ranges)))
+    return TokenPlaces(words, Places.of(ranges + [(last, last)] * (len(tokens) - len(ranges))))
 
 
 @lru_cache(maxsize=1 << 16)
