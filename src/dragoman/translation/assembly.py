@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,8 @@ class Assembly:
             outputs = [*map(tuple, split_rows(table.ids, table.lengths))]
             pairs = [*zip(every, outputs, strict=True)]
             if constraints is not None:
-                made = [*map(self._check_phrases, made, outputs, [constraints[i] for i in of_each])]
+                for one, output, i in zip(made, outputs, of_each, strict=True):
+                    self._check_phrases(one, output, constraints[i])
             if self.attention is not None:
                 for one, pair in zip(made, pairs, strict=True):
                     vars(one)["attention"] = self.attention[pair][:, n:]
@@ -121,12 +122,11 @@ class Assembly:
                 if is_copy(self.source.tokens(read[row]), self.target.tokens(ids), texts[row]):
                     yield row
 
-    def _check_phrases(self, translation: Translation, output: Sequence[int], constraints: Constraints) -> Translation:
-        """The translation with the required phrases that it contains, and those that it lacks."""
-        if not constraints.require:
-            return translation
-        met, unmet = constraints.met_and_unmet(self.target.decode(output))
-        return replace(translation, met=tuple(met), unmet=tuple(unmet))
+    def _check_phrases(self, translation: Translation, output: Sequence[int], constraints: Constraints) -> None:
+        """Set the required phrases that a new translation contains, and those that it lacks."""
+        if constraints.require:
+            met, unmet = constraints.met_and_unmet(self.target.decode(output))
+            vars(translation).update(met=tuple(met), unmet=tuple(unmet))
 
 
 def first_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

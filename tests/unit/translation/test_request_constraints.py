@@ -106,6 +106,13 @@ def test_a_long_text_has_its_terms_in_their_sentences(translator: Translator) ->
     assert [one.met for one in answered] == [("Flur",)]  # those before it
 
 
+def test_translations_with_required_words_are_aligned(translator: Translator) -> None:
+    found = translator.translate("the old box", require=["Kasten"], beam=2, n_best=2, alignment=True, **SHORT)
+    for one in (found, *found.alternatives):
+        assert one.met == ("Kasten",)
+        assert one.alignment == tuple(align(one.alignment_weights, one.source_tokens, one.tokens)) != ()
+
+
 def test_what_has_no_room_is_told(translator: Translator) -> None:
     found = translator.translate(["the old box", "seven"], require=["der alte Kasten", "nine"], max_length=2)
     for one in found:
