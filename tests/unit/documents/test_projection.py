@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.documents.segment import Segment, SegmentBuilder, render
+from dragoman.documents.segment import Segment, SegmentBuilder, Span, render
 from dragoman.documents.transfer import words
 from dragoman.documents.transfer.aligned_text import AlignedUnit
-from dragoman.documents.transfer.ranges import Places, RangeSet, best_range
+from dragoman.documents.transfer.assembly import Job, Unit, align_units
+from dragoman.documents.transfer.placeholders import MaskedText
+from dragoman.documents.transfer.projection import project
+from dragoman.documents.transfer.ranges import Places, Range, RangeSet, best_range
 from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts
 from dragoman.documents.translate import translate_segments
 from dragoman.text import word_groups
@@ -197,6 +200,22 @@ def test_attention_decides_where_links_are_missing() -> None:
 
     assert translate("a <b>b c</b> d", Attentive()) == "A <b>B C</b> D"
     assert translate("<b>a</b> b c <i>d</i>", Attentive()) == "<b>A</b> B C <i>D</i>"
+
+
+@pytest.mark.parametrize(("pair", "expected", "linked"), [((2, 3), (2, 3), False), ((2, 4), (2, 4), True)])
+def test_links_are_found_only_where_attention_says_nothing(pair: Range, expected: Range, linked: bool) -> None:
+    """Punctuation has none."""
+    texts = "a b, c", "A B, C"
+    tokens = [tuple("▁" + word for word in text.split()) for text in texts]
+    links = ((0, 0), (1, 1), (2, 2))
+    made = Translation(
+        texts[1], tokens=tokens[1], source_tokens=tokens[0], alignment=links, alignment_weights=np.eye(3)
+    )
+    unit = Unit(MaskedText(texts[0]), "", translation=made)
+    aligned = align_units(Job(Segment(texts[0]), [unit], ""), *texts)
+    found = project(Segment(texts[0], (Span(*pair, name="b"),)), aligned, {})
+    assert found is not None and (found[0].spans[0].start, found[0].spans[0].end) == expected
+    assert ("links" in vars(aligned.units[0])) == linked
 
 
 def test_words_that_attend_to_eos_stay_outside_of_pairs() -> None:

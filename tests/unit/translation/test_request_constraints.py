@@ -11,6 +11,7 @@ from dragoman import Constraints, Sampling, Terms, Translation, Translator
 from dragoman.engines.torch_forced import forced_log_probabilities
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import count_occurrences
+from dragoman.translation.alignment import align
 from raising import raises
 from tiny_model import LINES, write_tiny_model
 

@@ -42,8 +42,7 @@ class PairRanges:
     def best(self, index: int, first: int, last: int, taken: RangeSet) -> tuple[float, int, int]:
         """The best range for a pair among the sentences that it is in, and its score."""
         units = self.aligned.units_of(self.inside[index])
-        if units:
-            first, last = max(first, units[0].target[0]), min(last, units[-1].target[1])
+        first, last = max(first, units[0].target[0]), min(last, units[-1].target[1])
 
         def at_most(low: int, high: int) -> float:
             return -ANCHOR if taken.overlaps(low, high) else (high - low) * UNALIGNED
@@ -87,13 +86,17 @@ class PairRanges:
             values |= dict.fromkeys(self.held_inside.get(index, ()), ANCHOR)
         if taken.starts:
             values = {t: value for t, value in values.items() if taken.next_free(t) == t}
-        return {t: value for t, value in values.items() if first <= t < last}
+        if self.holder or first > units[0].target[0] or last < units[-1].target[1]:
+            values = {t: value for t, value in values.items() if first <= t < last}
+        return values
 
     def _linked_values(self, own: range, unit: AlignedUnit) -> dict[int, float]:
         """The values of target parts of a sentence by their links to these source parts; of marks if it has weights."""
         parts: Sequence[int] = range(max(own.start, unit.source[0]), min(own.stop, unit.source[1]))
         if unit.weights is not None:
             parts = [s for s in parts if s in self.aligned.source.marks]
+        if not parts:
+            return {}
         n_links = Counter(t for s in parts for t in unit.targets_of.get(s, ()))
         return {t: 2 * n / len(unit.sources_of[t]) - 1 or HALF for t, n in n_links.items()}
 
