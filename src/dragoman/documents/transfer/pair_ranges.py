@@ -40,7 +40,7 @@ class PairRanges:
         self.inside, self.has_words, self.holder, self.held_inside = inside, has_words, holder, held_inside
 
     def best(self, index: int, first: int, last: int, taken: RangeSet) -> tuple[float, int, int]:
-        """The best range for a pair among the sentences that it is in, and its score."""
+        """The best range for a pair with source parts among the sentences that it is in, and its score."""
         units = self.aligned.units_of(self.inside[index])
         first, last = max(first, units[0].target[0]), min(last, units[-1].target[1])
 
