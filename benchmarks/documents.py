@@ -105,7 +105,8 @@ def main() -> None:
         list(translator.stream(texts, beam=options.beam))
 
     def aligned() -> None:
-        list(translator.stream(texts, beam=options.beam, alignment=True))
+        for one in translator.stream(texts, beam=options.beam, alignment=True):
+            assert one.alignment is not None  # it is computed when it is read
 
     def document() -> None:
         translate_bytes(translator, data, "pages.docx", beam=options.beam)

@@ -29,6 +29,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -38,7 +39,7 @@ from alignment import CLOSING, OPENING, word_of_tokens
 from corpus_arguments import corpus_parser, find_file
 
 from dragoman.documents.segment import Segment, Span
-from dragoman.documents.transfer import projection
+from dragoman.documents.transfer import pair_ranges
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
 from dragoman.documents.transfer.assembly import Job, Unit, align_units
 from dragoman.documents.transfer.placeholders import MaskedText
@@ -118,12 +119,12 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
 def projected(pair: Pair, first: int, last: int, gold: bool = False) -> set[int]:
     """The target words of the span of source words `first` to `last`, by the projection of documents."""
     if gold:
-        source, target = WordParts([], [], []), WordParts([], [], [])
-        for side, text, words in zip((source, target), pair.texts, pair.places, strict=True):
-            side.add_words(text, words)
-        links = link_parts(*pair.texts, source, target, pair.gold)
-        whole = AlignedUnit((0, len(source.parts)), (0, len(target.parts)))
-        aligned = AlignedText(*pair.texts, source.parts, target.parts, links, [whole], target.marks)
+        source, target = map(WordParts, pair.texts)
+        for side, words in zip((source, target), pair.places, strict=True):
+            side.add_words(words)
+        link = partial(link_parts, source, target, pair.gold)
+        whole = AlignedUnit((0, len(source.parts)), (0, len(target.parts)), link=link)
+        aligned = AlignedText(source, target, [whole])
     else:
         unit = Unit(MaskedText(pair.texts[0]), "", translation=pair.translation)
         aligned = align_units(Job(Segment(pair.texts[0]), [unit], ""), *pair.texts)
@@ -227,7 +228,7 @@ def choose_threshold(first: Sequence[Drawn], second: Sequence[Drawn]) -> None:
     """The share of exact spans with contiguous gold, by the threshold of the projection."""
     print("\n| threshold | first half | second half |\n|---|---|---|")
     for threshold in (0.25, 0.3, 0.35, 0.4, 0.45, 0.5):
-        with patch.object(projection, "THRESHOLD", threshold):
+        with patch.object(pair_ranges, "THRESHOLD", threshold):
             shares = []
             for spans in (first, second):
                 own = [one for one in spans if contiguous(one[0], one[3])]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 Batch = TypeVar("Batch")
 MAX_BATCH_TOKENS: Final = 8192
 MAX_TEAM: Final = 4  # threads that share the work of a single batch
+FEW_BATCHES: Final = 4  # for each thread: those of a block of a document, whose other blocks have the other threads
 
 
 class SearchInput(NamedTuple):
@@ -177,7 +178,7 @@ class NativeEngine:
                 failed.append(error)
 
         threads = min(self.threads, len(batches))
-        if threads == len(batches):
+        if len(batches) <= FEW_BATCHES * self.threads:
             threads -= self.busy
         others: list[threading.Thread] = []
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.alignment import align, move_language_last
+from dragoman.translation.alignment import move_language_last
 from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
@@ -58,14 +58,16 @@ class Assembly:
             outputs = [*map(tuple, split_rows(table.ids, table.lengths))]
             pairs = [*zip(every, outputs, strict=True)]
             if constraints is not None:
-                made = [*map(self._check_phrases, made, outputs, [constraints[i] for i in of_each])]
+                for one, output, i in zip(made, outputs, of_each, strict=True):
+                    self._check_phrases(one, output, constraints[i])
             if self.attention is not None:
                 for one, pair in zip(made, pairs, strict=True):
                     vars(one)["attention"] = self.attention[pair][:, n:]
             if self.alignment is not None:
                 tokens = self.source.tokens_many(read), self.target.tokens_many(outputs)
-                for one, pair, *own in zip(made, pairs, *tokens, strict=True):
-                    set_alignment(one, move_language_last(np.asarray(self.alignment[pair]), n), *own)
+                for one, pair, source, target in zip(made, pairs, *tokens, strict=True):
+                    weights = move_language_last(np.asarray(self.alignment[pair]), n)[:, : len(source)]
+                    vars(one).update(source_tokens=source, tokens=target, alignment_weights=weights)
         if not several:
             return made
         best: list[Translation] = []
@@ -120,22 +122,11 @@ class Assembly:
                 if is_copy(self.source.tokens(read[row]), self.target.tokens(ids), texts[row]):
                     yield row
 
-    def _check_phrases(self, translation: Translation, output: Sequence[int], constraints: Constraints) -> Translation:
-        """The translation with the required phrases that it contains, and those that it lacks."""
-        if not constraints.require:
-            return translation
-        met, unmet = constraints.met_and_unmet(self.target.decode(output))
-        return replace(translation, met=tuple(met), unmet=tuple(unmet))
-
-
-def set_alignment(translation: Translation, weights: Any, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-    """Set the alignment of a new translation from its attention `[T, S + 1]`, and the tokens, which are known."""
-    vars(translation).update(
-        source_tokens=source,
-        tokens=target,
-        alignment=tuple(align(weights, source, target)),
-        alignment_weights=weights[:, : len(source)],
-    )
+    def _check_phrases(self, translation: Translation, output: Sequence[int], constraints: Constraints) -> None:
+        """Set the required phrases that a new translation contains, and those that it lacks."""
+        if constraints.require:
+            met, unmet = constraints.met_and_unmet(self.target.decode(output))
+            vars(translation).update(met=tuple(met), unmet=tuple(unmet))
 
 
 def first_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

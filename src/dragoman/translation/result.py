@@ -37,6 +37,22 @@ class DeferredTokens:
         return found
 
 
+class DeferredAlignment:
+    """The `alignment` of a translation that has weights for it: it is computed when it is first read.
+
+    Documents, whose markup follows the weights, need that of few sentences.
+    """
+
+    def __get__(self, instance: Translation | None, owner: type | None = None) -> tuple[tuple[int, int], ...] | None:
+        if instance is None or instance.alignment_weights is None:
+            return None  # the default of the field
+        from dragoman.translation.alignment import align
+
+        found = tuple(align(instance.alignment_weights, instance.source_tokens, instance.tokens))
+        vars(instance)["alignment"] = found
+        return found
+
+
 @dataclass(frozen=True)
 class Translation:
     """One translation.
@@ -64,7 +80,7 @@ class Translation:
     unseen_length: bool = False  # a sentence is longer than all lines that the model was trained on
     split: bool = False  # a line was translated in parts
     empty: bool = False  # a sentence has no translation
-    alignment: tuple[tuple[int, int], ...] | None = None
+    alignment: tuple[tuple[int, int], ...] | None = DeferredAlignment()  # type: ignore[assignment]
     attention: Any = field(default=None, repr=False, compare=False)
     alignment_weights: Any = field(default=None, repr=False, compare=False)
     alternatives: tuple[Translation, ...] = ()

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.documents.segment import Segment, SegmentBuilder, render
+from dragoman.documents.segment import Segment, SegmentBuilder, Span, render
 from dragoman.documents.transfer import words
 from dragoman.documents.transfer.aligned_text import AlignedUnit
-from dragoman.documents.transfer.ranges import RangeSet, best_range
+from dragoman.documents.transfer.assembly import Job, Unit, align_units
+from dragoman.documents.transfer.placeholders import MaskedText
+from dragoman.documents.transfer.projection import project
+from dragoman.documents.transfer.ranges import Places, Range, RangeSet, best_range
 from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts
 from dragoman.documents.translate import translate_segments
 from dragoman.text import word_groups
@@ -158,7 +161,7 @@ def test_thousands_of_pairs_in_a_sentence_follow_their_words(alignment: bool) ->
 def test_attention_is_pooled_from_tokens_to_parts() -> None:
     text, tokens = "ab cd, e", ["▁a", "b", "▁cd,", "▁", "e"]
     places = locate_tokens(text, tokens).tokens
-    assert places == [(0, 1), (1, 2), (3, 6), (6, 6), (7, 8)]
+    assert places == ([0, 1, 3, 6, 7], [1, 2, 6, 6, 8])
     parts = [part for word in space_ranges(text) for part in split_parts(text, word)]
     assert parts == [(0, 2), (3, 5), (5, 6), (7, 8)]
     weights = np.array([[0.1, 0.2, 0.3, 0.3, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
@@ -178,11 +181,12 @@ def test_attention_is_pooled_from_tokens_to_parts() -> None:
 
 def test_a_source_token_is_shared_among_the_tokens_that_attend_to_it() -> None:
     weights = np.array([[0.64, 0.36], [0.04, 0.25]])
-    unit = AlignedUnit((0, 2), (0, 2), weights, [(0, 1), (2, 3)])
+    unit = AlignedUnit((0, 2), (0, 2), weights, Places([0, 2], [1, 3]))
     raw = [[0.8 * (0.8 / 1.0) ** 2, 0.6 * (0.6 / 1.1) ** 2], [0.2 * (0.2 / 1.0) ** 2, 0.5 * (0.5 / 1.1) ** 2]]
     np.testing.assert_allclose(unit.shares, [[a / (a + b), b / (a + b)] for a, b in raw])
     np.testing.assert_allclose(unit.eos_shares, [0, 0.71**0.5], atol=1e-7)  # the rest is on the EOS token
-    assert locate_tokens("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁", "▁x"]).tokens == [(0, 3)] * 4 + [(3, 3), (4, 5)]
+    places = locate_tokens("für x", ["▁f", "<0xC3>", "<0xBC>", "r", "▁", "▁x"]).tokens
+    assert places == ([0, 0, 0, 0, 3, 4], [3, 3, 3, 3, 3, 5])
 
 
 def test_attention_decides_where_links_are_missing() -> None:
@@ -196,6 +200,22 @@ def test_attention_decides_where_links_are_missing() -> None:
 
     assert translate("a <b>b c</b> d", Attentive()) == "A <b>B C</b> D"
     assert translate("<b>a</b> b c <i>d</i>", Attentive()) == "<b>A</b> B C <i>D</i>"
+
+
+@pytest.mark.parametrize(("pair", "expected", "linked"), [((2, 3), (2, 3), False), ((2, 4), (2, 4), True)])
+def test_links_are_found_only_where_attention_says_nothing(pair: Range, expected: Range, linked: bool) -> None:
+    """Punctuation has none."""
+    texts = "a b, c", "A B, C"
+    tokens = [tuple("▁" + word for word in text.split()) for text in texts]
+    links = ((0, 0), (1, 1), (2, 2))
+    made = Translation(
+        texts[1], tokens=tokens[1], source_tokens=tokens[0], alignment=links, alignment_weights=np.eye(3)
+    )
+    unit = Unit(MaskedText(texts[0]), "", translation=made)
+    aligned = align_units(Job(Segment(texts[0]), [unit], ""), *texts)
+    found = project(Segment(texts[0], (Span(*pair, name="b"),)), aligned, {})
+    assert found is not None and (found[0].spans[0].start, found[0].spans[0].end) == expected
+    assert ("links" in vars(aligned.units[0])) == linked
 
 
 def test_words_that_attend_to_eos_stay_outside_of_pairs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,21 @@ def test_callers_at_once(paper: Path) -> None:
         together = pool.map(lambda _: engine.search(sources, search), range(5))
         assert list(alone) == expected and all(found == expected for found in together)
     assert engine.busy == 0 and len(engine.free) <= 10
+
+
+@pytest.mark.parametrize(("n_batches", "busy", "n_threads"), [(2, 0, 2), (2, 1, 1), (8, 2, 1), (9, 2, 2)])
+def test_a_few_batches_leave_busy_threads_alone(paper: Path, n_batches: int, busy: int, n_threads: int) -> None:
+    engine, started = load_native(paper, 2), set[int]()
+    together = threading.Barrier(n_threads)
+    engine.busy = busy
+
+    def run(workers: object, batch: range, team: int) -> None:
+        if threading.get_ident() not in started:
+            started.add(threading.get_ident())
+            together.wait(60)
+
+    engine.run_batches([range(i, i + 1) for i in range(n_batches)], run)
+    assert len(started) == n_threads
 
 
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD.values()], ids=["paper", *TOLD])

@@ -11,6 +11,7 @@ from dragoman import Constraints, Sampling, Terms, Translation, Translator
 from dragoman.engines.torch_forced import forced_log_probabilities
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import count_occurrences
+from dragoman.translation.alignment import align
 from raising import raises
 from tiny_model import LINES, write_tiny_model
 
@@ -104,6 +105,13 @@ def test_a_long_text_has_its_terms_in_their_sentences(translator: Translator) ->
     with raises(SearchError, "constraints_with_splitting", "'Flur'"):
         answered.extend(translator.stream(["a box", text], require="Flur", **short))
     assert [one.met for one in answered] == [("Flur",)]  # those before it
+
+
+def test_translations_with_required_words_are_aligned(translator: Translator) -> None:
+    found = translator.translate("the old box", require=["Kasten"], beam=2, n_best=2, alignment=True, **SHORT)
+    for one in (found, *found.alternatives):
+        assert one.met == ("Kasten",)
+        assert one.alignment == tuple(align(one.alignment_weights, one.source_tokens, one.tokens)) != ()
 
 
 def test_what_has_no_room_is_told(translator: Translator) -> None:

@@ -203,6 +203,14 @@ def test_alignment_and_attention_on_request(translator: Translator) -> None:
     assert translator.translate("", alignment=True, attention=True).alignment == ()
 
 
+def test_an_alignment_is_computed_when_it_is_read(translator: Translator) -> None:
+    one, other = (translator.translate("How are you?", alignment=True, **SHORT) for _ in range(2))
+    assert "alignment" not in vars(one)
+    copy = pickle.loads(pickle.dumps(one))
+    assert copy.alignment == one.alignment == vars(one)["alignment"]
+    assert copy == one == other and "alignment" in vars(other)
+
+
 def test_attention_is_the_last_but_one_layers_mean(translator: Translator) -> None:
     from dragoman.models import AttentionMaps
     from dragoman.text.special_tokens import BOS, EOS

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import starmap
-from operator import ge
+from operator import ge, lt
 from typing import Any, Final
 
-from dragoman.documents.transfer.ranges import Range
-from dragoman.documents.transfer.words import Links
+from dragoman.documents.transfer.ranges import Places, Range
+from dragoman.documents.transfer.words import Links, WordParts
 
 FLATNESS: Final = 0.5  # exponent of attention weights
 AGREEMENT: Final = 2.0  # exponent of the share that a target token has in the attention to a source token
+NO_PLACES: Final = Places([], [])
 
 
 @dataclass(frozen=True)
@@ -23,15 +24,38 @@ class AlignedUnit:
 
     `weights [T, S]`, if known, is the attention of each of its target tokens to its source tokens. `source_tokens` are
     the places of the latter in the sentence, which begins at `start` in the source; `token_parts` are pairs of one of
-    the former and a target part that it is in, in order, without those that are punctuation.
+    the former and a target part that it is in, in order, without those that are punctuation. `link` finds the links
+    between its parts, which few sentences need if their weights are known.
     """
 
     source: Range
     target: Range
     weights: Any = None
-    source_tokens: Sequence[Range] = ()
+    source_tokens: Places = NO_PLACES
     start: int = 0
     token_parts: Sequence[Range] = ()
+    link: Callable[[], Links] = list
+
+    @cached_property
+    def links(self) -> Links:
+        """The links between its parts."""
+        return self.link()
+
+    @cached_property
+    def targets_of(self) -> dict[int, list[int]]:
+        """The target parts that each source part is linked to, if any."""
+        found = defaultdict[int, list[int]](list)
+        for s, t in self.links:
+            found[s].append(t)
+        return found
+
+    @cached_property
+    def sources_of(self) -> dict[int, list[int]]:
+        """The source parts that each target part is linked to, if any."""
+        found = defaultdict[int, list[int]](list)
+        for s, t in self.links:
+            found[t].append(s)
+        return found
 
     @cached_property
     def shares(self) -> Any:
@@ -43,11 +67,12 @@ class AlignedUnit:
         import numpy as np
 
         weights = np.asarray(self.weights, dtype=np.float64)
-        if any(starmap(ge, self.source_tokens)):  # invisible ones
-            weights = weights * [start < end for start, end in self.source_tokens]
+        if any(map(ge, *self.source_tokens)):  # invisible ones
+            weights = weights * [*map(lt, *self.source_tokens)]
         weights = weights**FLATNESS
-        weights *= (weights / np.maximum(weights.sum(0), 1e-12)) ** AGREEMENT
-        weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
+        # np.add.reduce is `sum`, without what the method costs a small array
+        weights *= (weights / np.maximum(np.add.reduce(weights, 0), 1e-12)) ** AGREEMENT
+        weights /= np.maximum(np.add.reduce(weights, 1, keepdims=True), 1e-12)
         return weights
 
     @cached_property
@@ -55,7 +80,7 @@ class AlignedUnit:
         """How much of each target token belongs to the source's EOS token, and so to no word, `[T]`."""
         import numpy as np
 
-        return np.maximum(1 - np.asarray(self.weights, dtype=np.float64).sum(1), 0) ** FLATNESS
+        return np.maximum(1 - np.add.reduce(np.asarray(self.weights, dtype=np.float64), 1), 0) ** FLATNESS
 
     def share(self, start: int, end: int) -> Any:
         """The share of attention of each target token on these characters of the source, `[T]`.
@@ -63,9 +88,10 @@ class AlignedUnit:
         A token that is inside in part counts in part.
         """
         start, end = start - self.start, end - self.start
-        first = bisect_right(self.source_tokens, start, key=lambda token: token[1])
+        starts, ends = self.source_tokens
         columns, parts = list[int](), list[float]()
-        for i, (low, high) in enumerate(self.source_tokens[first:], first):
+        for i in range(bisect_right(ends, start), len(ends)):
+            low, high = starts[i], ends[i]
             if low < high:
                 if low >= end:
                     break
@@ -78,15 +104,33 @@ class AlignedUnit:
 
 @dataclass(frozen=True)
 class AlignedText:
-    """A translation with the parts of its words and of its source's, and the links between them, by sentences."""
+    """A translation with the parts of its words and of its source's, and its sentences, by which they are aligned."""
 
-    source: str
-    target: str
-    source_parts: Sequence[Range]
-    target_parts: Sequence[Range]
-    links: Links
+    source: WordParts
+    target: WordParts
     units: Sequence[AlignedUnit]
-    marks: Sequence[bool]  # which target parts are punctuation
+
+    @property
+    def links(self) -> Links:
+        """The links between all parts."""
+        return [link for unit in self.units for link in unit.links]
+
+    def targets_of(self, source_part: int) -> Sequence[int]:
+        """The target parts that a source part is linked to."""
+        own = bisect_right(self.units, source_part, key=lambda unit: unit.source[1])
+        return self.units[own].targets_of.get(source_part, ())
+
+    def sources_of(self, target_part: int) -> Sequence[int]:
+        """The source parts that a target part is linked to."""
+        own = bisect_right(self.units, target_part, key=lambda unit: unit.target[1])
+        return self.units[own].sources_of.get(target_part, ())
+
+    def units_of(self, source_parts: range) -> Sequence[AlignedUnit]:
+        """The sentences that have some of these source parts."""
+        if not source_parts:
+            return []
+        first = bisect_right(self.units, source_parts[0], key=lambda unit: unit.source[1])
+        return self.units[first : bisect_right(self.units, source_parts[-1], key=lambda unit: unit.source[0])]
 
 
 def separators(aligned: AlignedText) -> list[tuple[int, int, int]]:
@@ -95,14 +139,15 @@ def separators(aligned: AlignedText) -> list[tuple[int, int, int]]:
     Only those that are the same in both.
     """
     places, before = list[tuple[Range, Range]](), (0, 0)
+    source, target = aligned.source, aligned.target
     for unit in aligned.units:
         if unit.source[0] < unit.source[1] and unit.target[0] < unit.target[1]:
-            start = aligned.source_parts[unit.source[0]][0], aligned.target_parts[unit.target[0]][0]
+            start = source.parts[unit.source[0]][0], target.parts[unit.target[0]][0]
             places.append((before, start))
-            before = aligned.source_parts[unit.source[1] - 1][1], aligned.target_parts[unit.target[1] - 1][1]
-    places.append((before, (len(aligned.source), len(aligned.target))))
+            before = source.parts[unit.source[1] - 1][1], target.parts[unit.target[1] - 1][1]
+    places.append((before, (len(source.text), len(target.text))))
     return [
         (low[0], high[0], low[1])
         for low, high in places
-        if low[0] < high[0] and aligned.source[low[0] : high[0]] == aligned.target[low[1] : high[1]]
+        if low[0] < high[0] and source.text[low[0] : high[0]] == target.text[low[1] : high[1]]
     ]

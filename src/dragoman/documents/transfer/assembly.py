@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import partial
+from typing import NamedTuple
 
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.reports.numbers import numbers_differ
@@ -16,8 +17,8 @@ from dragoman.documents.transfer.no_break_spaces import restore_no_break
 from dragoman.documents.transfer.notes import DetachedNotes
 from dragoman.documents.transfer.placeholders import MaskedText, positional
 from dragoman.documents.transfer.projection import project
-from dragoman.documents.transfer.ranges import Range
-from dragoman.documents.transfer.words import TokenPlaces, WordParts, link_parts, locate_tokens, space_ranges
+from dragoman.documents.transfer.ranges import Places, Range
+from dragoman.documents.transfer.words import Links, WordParts, link_parts, locate_tokens, space_ranges
 from dragoman.translation.result import Translation
 
 
@@ -55,26 +56,28 @@ class Unit:
         masks = (replace(mask, start=at) for mask, at in zip(self.masked.masks, self.mask_places, strict=True))
         return MaskedText(self.translation.text, tuple(masks))
 
-    @cached_property
-    def places(self) -> tuple[TokenPlaces, TokenPlaces] | None:
-        """The words and tokens of source and target; None if they are not needed."""
-        one = self.translation
-        if one is None or not self.marked:
-            return None
-        return locate_tokens(self.masked.text, one.source_tokens), locate_tokens(one.text, one.tokens)
+    def align(self) -> UnitAlignment:
+        """The words of source and target, and their alignment as far as markup needs it."""
+        source, one = self.masked.text, self.translation
+        if one is None:
+            words = space_ranges(source)
+            return UnitAlignment(words, words, lambda: [(i, i) for i in range(len(words))] if self.marked else [])
+        if self.marked:
+            own, other = locate_tokens(source, one.source_tokens), locate_tokens(one.text, one.tokens)
+            if own.words is not None and other.words is not None:
+                return UnitAlignment(own.words, other.words, lambda: one.alignment or (), own.tokens, other.tokens)
+        # only spans around whole sentences can be placed
+        return UnitAlignment(space_ranges(source), space_ranges(one.text), list)
 
-    def align(self) -> tuple[list[Range], list[Range], Sequence[Range]]:
-        """The words of source and target, and the links between them."""
-        translation = self.translation
-        if not self.marked:  # no markup needs to know which word is which
-            return space_ranges(self.masked.text), space_ranges(self.target.text), []
-        if translation is None:
-            words = space_ranges(self.masked.text)
-            return words, words, [(i, i) for i in range(len(words))]
-        source, target = (None, None) if self.places is None else (side.words for side in self.places)
-        if source is None or target is None:  # without an alignment, only spans around whole sentences can be placed
-            return space_ranges(self.masked.text), space_ranges(translation.text), []
-        return source, target, translation.alignment or ()
+
+class UnitAlignment(NamedTuple):
+    """The words of a unit and of its translation, what finds the links between them, and the places of tokens."""
+
+    words: list[Range]
+    target_words: list[Range]
+    find_links: Callable[[], Sequence[Range]]
+    tokens: Places | None = None
+    target_tokens: Places | None = None
 
 
 @dataclass
@@ -119,7 +122,7 @@ def assemble_units(original: Segment, job: Job) -> SegmentResult:
     approved = all(unit.approved for unit in job.units if unit.translate)
     if not approved and numbers_differ(original.text, text):
         result = replace(result, flags=(*result.flags, NUMBERS_DIFFER))
-    if text.split() == original.text.split():  # nothing but white space has changed
+    if same_words(text, original.text):
         same = Target(original.text, original.spans, approved)
         return replace(result, target=same) if original.bilingual else result
     if not original.spans and not job.align:
@@ -147,8 +150,13 @@ def assemble_units(original: Segment, job: Job) -> SegmentResult:
     result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
-    parts = [*map(back.range, aligned.source_parts)], [*map(moves.range, aligned.target_parts)]
+    parts = [*map(back.range, aligned.source.parts)], [*map(moves.range, aligned.target.parts)]
     return replace(result, words=WordLinks(*parts, aligned.links))
+
+
+def same_words(text: str, other: str) -> bool:
+    """Whether two texts differ in nothing but white space; most differ in their first word."""
+    return text.split(maxsplit=1)[:1] == other.split(maxsplit=1)[:1] and text.split() == other.split()
 
 
 def keeps_order(segment: Segment, target: Target) -> bool:
@@ -181,47 +189,49 @@ def unmask(masked: MaskedText, segment: Segment) -> str:
 
 def align_units(job: Job, source: str, target: str) -> AlignedText:
     """The alignment of a segment from those of its units."""
-    of_source, of_target = WordParts([], [], []), WordParts([], [], [])
-    links = list[Range]()
+    of_source, of_target = WordParts(source), WordParts(target)
     units = list[AlignedUnit]()
     start = other_start = 0  # the place of the unit in both texts
     for unit in job.units:
-        start, other_start = start + len(unit.before), other_start + len(unit.before)
-        text, other_text = unit.masked.text, unit.target.text
-        words, other_words, own_links = unit.align()
-        n_words, n_other_words = len(of_source.ends), len(of_target.ends)
-        links += [(s + n_words, t + n_other_words) for s, t in own_links]
-        first, other_first = len(of_source.parts), len(of_target.parts)
+        start, other_start, one = start + len(unit.before), other_start + len(unit.before), unit.translation
+        n_words, n_parts = (len(of_source.ends), len(of_target.ends)), (len(of_source.parts), len(of_target.parts))
+        words, other_words, find_links, tokens, other_tokens = unit.align()
         if unit.marked:
-            of_source.add_words(text, words, start)
-            of_target.add_words(other_text, other_words, other_start)
+            of_source.add_words(words, start)
+            of_target.add_words(other_words, other_start)
         else:
             of_source.add_whole(words, start)
             of_target.add_whole(other_words, other_start)
-        own = (first, len(of_source.parts)), (other_first, len(of_target.parts))
-        one, places = unit.translation, unit.places
-        if one is None or places is None or places[0].tokens is None or places[1].tokens is None:
-            units.append(AlignedUnit(*own))
+        own = (n_parts[0], len(of_source.parts)), (n_parts[1], len(of_target.parts))
+        link = partial(link_unit, of_source, of_target, n_words, find_links)
+        if one is None or tokens is None or other_tokens is None:
+            units.append(AlignedUnit(*own, link=link))
         else:
-            pairs = [*lettered_parts(places[1].tokens, other_start, of_target, own[1])]
-            units.append(AlignedUnit(*own, one.alignment_weights, places[0].tokens, start, pairs))
-        start, other_start = start + len(text), other_start + len(other_text)
-    linked = link_parts(source, target, of_source, of_target, links)
-    return AlignedText(source, target, of_source.parts, of_target.parts, linked, units, of_target.marks)
+            pairs = [*lettered_parts(other_tokens, other_start, of_target, own[1])]
+            units.append(AlignedUnit(*own, one.alignment_weights, tokens, start, pairs, link))
+        start, other_start = start + len(unit.masked.text), other_start + len((one or unit.masked).text)
+    return AlignedText(of_source, of_target, units)
 
 
-def lettered_parts(tokens: Sequence[Range], shift: int, of_text: WordParts, own: Range) -> Iterator[Range]:
+def link_unit(
+    of_source: WordParts, of_target: WordParts, n_words: Range, find_links: Callable[[], Sequence[Range]]
+) -> Links:
+    """The links between the parts of a unit; `n_words` are the words of both texts before it."""
+    return link_parts(of_source, of_target, [(s + n_words[0], t + n_words[1]) for s, t in find_links()])
+
+
+def lettered_parts(tokens: Places, shift: int, of_text: WordParts, own: Range) -> Iterator[Range]:
     """Each token with each part, among those in the range `own`, that it is in and that is not punctuation.
 
     `shift` is where the unit with these tokens begins in the text.
     """
     parts, marks, (first, last) = of_text.parts, of_text.marks, own
-    for i, (start, end) in enumerate(tokens):
+    for i, (start, end) in enumerate(zip(*tokens, strict=True)):
         start, end = start + shift, end + shift
         while first < last and parts[first][1] <= start:
             first += 1
         part = first
         while part < last and parts[part][0] < end:
-            if not marks[part]:
+            if part not in marks:
                 yield i, part
             part += 1

@@ -8,23 +8,14 @@ benchmarks/markup_transfer.py measures it on alignments made by hand.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
-from typing import Final
 
 from dragoman.documents.segment import Segment, Span, Target
-from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit, separators
+from dragoman.documents.transfer.aligned_text import AlignedText, separators
+from dragoman.documents.transfer.pair_ranges import MIN_SHARE, THRESHOLD, PairRanges
 from dragoman.documents.transfer.placeholders import LETTER
-from dragoman.documents.transfer.ranges import Range, RangeSet, best_range, outside, overlap
-
-THRESHOLD: Final = 0.35  # the share of a word on the words of a pair above which it belongs to the pair
-MIN_SHARE: Final = 0.05  # below, no word of the translation is aligned with the pair
-HALF: Final = 0.1  # the value of a word that is linked to as many words inside the pair as outside: a compound
-UNALIGNED: Final = -0.25  # the value of a word without links: it joins aligned words on both sides, but not an edge
-AT_EOS: Final = -0.1  # the value of a token that attends to nothing but the source's EOS token
-ANCHOR: Final = 1e6  # the value of a word that a span must enclose, or must not
+from dragoman.documents.transfer.ranges import Range, RangeSet, outside, overlap
 
 
 def project(segment: Segment, aligned: AlignedText, protected: dict[int, Range]) -> tuple[Target, list[str]] | None:
@@ -34,12 +25,12 @@ def project(segment: Segment, aligned: AlignedText, protected: dict[int, Range])
     a protected word is far from the pair that encloses it.
     """
     projection = _Projection(segment.spans, aligned, protected)
-    projection.place_children(None, 0, len(aligned.target_parts))
+    projection.place_children(None, 0, len(aligned.target.parts))
     spans = tuple(
         replace(span, start=start, end=end, parent=projection.parents.get(i, span.parent))
         for i, (span, (start, end)) in enumerate(zip(segment.spans, projection.places, strict=True))
     )
-    target = Target(aligned.target, spans)
+    target = Target(aligned.target.text, spans)
     return (target, projection.unaligned) if is_nested(target) else None
 
 
@@ -68,13 +59,8 @@ class _Projection:
         self.children: dict[int | None, list[int]] = {}
         for index, span in enumerate(spans):
             self.children.setdefault(span.parent, []).append(index)
-        self.sources_of = defaultdict[int, list[int]](list)
-        self.targets_of = defaultdict[int, list[int]](list)
-        for s, t in aligned.links:
-            self.sources_of[t].append(s)
-            self.targets_of[s].append(t)
         self.inside = [self._source_parts(span) for span in spans]
-        self.has_words = [LETTER.search(aligned.source, span.start, span.end) is not None for span in spans]
+        self.has_words = [LETTER.search(aligned.source.text, span.start, span.end) is not None for span in spans]
         self.holds = {index: self._target_parts(place) for index, place in protected.items()}
         self.held = sorted(self.holds.values())
         self.holder = {t: index for index, parts in self.holds.items() for t in range(*parts)}
@@ -84,11 +70,7 @@ class _Projection:
             while parent is not None:
                 self.held_inside.setdefault(parent, []).append(t)
                 parent = spans[parent].parent
-        parts = range(len(aligned.target_parts))
-        self.unlinked = [t for t in parts if t not in self.holder and t not in self.sources_of]
-        # the values of all parts for pairs that they are not linked to, summed up to each part
-        others = [-ANCHOR if t in self.holder else -1.0 if t in self.sources_of else UNALIGNED for t in parts]
-        self.sums = list(accumulate(others, initial=0.0))
+        self.ranges = PairRanges(aligned, self.inside, self.has_words, self.holder, self.held_inside)
         self.separators = separators(aligned)
 
     def place_children(self, parent: int | None, first: int, last: int) -> None:
@@ -124,11 +106,11 @@ class _Projection:
         """Disjoint ranges of target parts for neighboring pairs; the best aligned pair chooses first."""
         found: dict[int, Range] = {}
         taken = RangeSet()
-        choices = {i: self._best(i, first, last, taken) for i in pairs if self.inside[i]}
+        choices = {i: self.ranges.best(i, first, last, taken) for i in pairs if self.inside[i]}
         for index in sorted(choices, key=lambda i: (-choices[i][0], i)):
             score, low, high = choices[index]
             if taken.overlaps(low, high):
-                shared, (score, low, high) = choices[index], self._best(index, first, last, taken)
+                shared, (score, low, high) = choices[index], self.ranges.best(index, first, last, taken)
                 if score <= MIN_SHARE < shared[0] and (around := self._sharing(index, shared[1:], found)) is not None:
                     self.children.setdefault(around, []).append(index)
                     self.parents[index] = around
@@ -158,111 +140,29 @@ class _Projection:
         around = (i for i, (low, high) in found.items() if low < place[1] and place[0] < high)
         return next((i for i in around if self.spans[i].open and self.spans[i].name != own.name), None)
 
-    def _best(self, index: int, first: int, last: int, taken: RangeSet) -> tuple[float, int, int]:
-        """The best range for a pair among the sentences that it is in, and its score."""
-        units = self._units(self.inside[index])
-        if units:
-            first, last = max(first, units[0].target[0]), min(last, units[-1].target[1])
-
-        def between(low: int, high: int) -> float:
-            return -ANCHOR if taken.overlaps(low, high) else self.sums[high] - self.sums[low]
-
-        values = self._values(index, first, last, taken, units)
-        score, low, high = best_range(sorted(values.items()), between)
-        if self.has_words[index] and all(self.aligned.marks[low:high]):
-            score, values = 0.0, {t: value for t, value in values.items() if not self.aligned.marks[t]}
-        if score <= 0:  # no word belongs to it mostly: the one that does best
-            free = self._unlinked(first, last, taken, values)
-            if free is not None and not (self.has_words[index] and self.aligned.marks[free]):
-                values[free] = UNALIGNED
-            low = min(values, key=lambda t: (-values[t], t), default=first)
-            if values.get(low, -1.0) > 2 * (MIN_SHARE - THRESHOLD):
-                score, high = MIN_SHARE, low + 1
-        return score, low, high
-
-    def _values(
-        self, index: int, first: int, last: int, taken: RangeSet, units: Sequence[AlignedUnit]
-    ) -> dict[int, float]:
-        """How much target parts from `first` to before `last` belong to a pair: positive if inside.
-
-        Those that are taken, or that nothing in the pair is linked to, are left out: `sums` has their values.
-        """
-        own = self.inside[index]
-        n_links = Counter(t for s in own for t in self.targets_of.get(s, ()))
-        values = {t: 2 * n / len(self.sources_of[t]) - 1 or HALF for t, n in n_links.items()}
-        values |= self._attention_values(own, units)
-        for unit in units:
-            if own.start <= unit.source[0] and unit.source[1] <= own.stop:
-                values |= dict.fromkeys(range(*unit.target), 1.0)
-        if self.holder:
-            values = {t: value for t, value in values.items() if t not in self.holder}
-            values |= dict.fromkeys(self.held_inside.get(index, ()), ANCHOR)
-        if taken.starts:
-            values = {t: value for t, value in values.items() if taken.next_free(t) == t}
-        return {t: value for t, value in values.items() if first <= t < last}
-
-    def _unlinked(self, first: int, last: int, taken: RangeSet, values: dict[int, float]) -> int | None:
-        """The first part from `first` to before `last` without links that is not taken and has no value."""
-        i = bisect_left(self.unlinked, first)
-        while i < len(self.unlinked) and (t := self.unlinked[i]) < last:
-            if (free := taken.next_free(t)) == t:
-                if t not in values:
-                    return t
-                i += 1
-            else:
-                i = bisect_left(self.unlinked, free)
-        return None
-
-    def _attention_values(self, own: range, units: Sequence[AlignedUnit]) -> dict[int, float]:
-        """The values of target parts with letters by their attention to these source parts, where it is known."""
-        values: dict[int, float] = {}
-        if not own:
-            return values
-        start, end = self.aligned.source_parts[own[0]][0], self.aligned.source_parts[own[-1]][1]
-        for unit in units:
-            if unit.weights is None:
-                continue
-            of_tokens = 2 * (unit.share(start, end) - THRESHOLD)
-            of_tokens = (of_tokens + unit.eos_shares * (AT_EOS - of_tokens)).tolist()
-            for i, t in unit.token_parts:
-                if of_tokens[i] >= values.get(t, -1.0):
-                    values[t] = of_tokens[i]
-        return values
-
-    def _units(self, own: range) -> Sequence[AlignedUnit]:
-        """The sentences that have some of these source parts."""
-        if not own:
-            return []
-        units = self.aligned.units
-        first = bisect_right(units, own[0], key=lambda unit: unit.source[1])
-        return units[first : bisect_right(units, own[-1], key=lambda unit: unit.source[0])]
-
     def _neighbor(self, index: int, first: int, last: int, closed: Sequence[Range], taken: RangeSet) -> Range:
         """A range for a pair without aligned words: a free word next to its place, or nothing."""
         gap = self._gap(index, first, last)
         for t in (gap, gap - 1) if self.inside[index] else ():
             free = first <= t < last and t not in self.holder and taken.next_free(t) == t
-            free = free and not (self.has_words[index] and self.aligned.marks[t])
-            if free and not self.sources_of.get(t):
+            free = free and not (self.has_words[index] and t in self.aligned.target.marks)
+            if free and not self.aligned.sources_of(t):
                 return t, t + 1
         gap = outside(outside(gap, self.held), closed)
         return gap, gap
 
     def _gap(self, index: int, first: int, last: int) -> int:
         """The gap between target parts that corresponds to the start of a span."""
-        place = self.spans[index].start
-        n_before = bisect_right(self.aligned.source_parts, place, key=lambda part: part[1])
-        n_after = len(self.aligned.source_parts) - bisect_left(
-            self.aligned.source_parts, place, key=lambda part: part[0]
-        )
+        place, text, parts = self.spans[index].start, self.aligned.source.text, self.aligned.source.parts
+        n_before = bisect_right(parts, place, key=lambda part: part[1])
+        following = bisect_left(parts, place, key=lambda part: part[0])
         before = range(max(0, n_before - 4), n_before)  # the nearest ones
-        after = range(len(self.aligned.source_parts) - n_after, len(self.aligned.source_parts))[:4]
-        text = self.aligned.source
+        after = range(following, len(parts))[:4]
         joins_next = place < len(text) and not text[place].isspace() and (place == 0 or text[place - 1].isspace())
         attach = [(before[::-1], 1), (after, 0)]
-        for parts, shift in attach[::-1] if joins_next else attach:
-            for s in parts:
-                if (linked := self.targets_of.get(s) or self.attending.get(s)) is None:
+        for near, shift in attach[::-1] if joins_next else attach:
+            for s in near:
+                if (linked := self.aligned.targets_of(s) or self.attending.get(s)) is None:
                     linked = self.attending[s] = self._attending(s)
                 low, high = bisect_left(linked, first), bisect_left(linked, last)
                 if low < high:
@@ -276,9 +176,9 @@ class _Projection:
 
     def _attending(self, source_part: int) -> list[int]:
         """The target part that attends most to a source part without links, if it does so mostly."""
-        own, (start, end) = range(source_part, source_part + 1), self.aligned.source_parts[source_part]
-        unit = next((unit for unit in self._units(own) if unit.weights is not None), None)
-        if unit is None or not self.aligned.source[start].isalnum():
+        own, (start, end) = range(source_part, source_part + 1), self.aligned.source.parts[source_part]
+        unit = next((unit for unit in self.aligned.units_of(own) if unit.weights is not None), None)
+        if unit is None or not self.aligned.source.text[start].isalnum():
             return []
         shares = unit.share(start, end).tolist()
         token, part = max(unit.token_parts, key=lambda pair: shares[pair[0]], default=(0, 0))
@@ -294,10 +194,10 @@ class _Projection:
         if found < 0:
             return None
         start, end, target = self.separators[found]
-        inside = start < place < end or place == start == 0 or place == end == len(self.aligned.source)
-        low, high = (0, len(self.aligned.target)) if parent is None else self.places[parent]
+        inside = start < place < end or place == start == 0 or place == end == len(self.aligned.source.text)
+        low, high = (0, len(self.aligned.target.text)) if parent is None else self.places[parent]
         new = target + place - start
-        gap = bisect_left(self.aligned.target_parts, new, key=lambda part: part[0])
+        gap = bisect_left(self.aligned.target.parts, new, key=lambda part: part[0])
         return new if inside and low <= new <= high and outside(gap, closed) == gap else None
 
     def _blank(self, index: int, closed: Sequence[Range]) -> Range | None:
@@ -308,10 +208,10 @@ class _Projection:
 
     def _point(self, index: int, first: int, last: int, closed: list[Range]) -> int:
         """The character at which a point goes: next to the word that it is next to in the source."""
-        span, parts = self.spans[index], self.aligned.source_parts
+        span, parts = self.spans[index], self.aligned.source.parts
         if (place := self._between(span.start, span.parent, closed)) is not None:
             return place
-        around = (0, len(self.aligned.source)) if span.parent is None else self._source_characters(span.parent)
+        around = (0, len(self.aligned.source.text)) if span.parent is None else self._source_characters(span.parent)
         here = bisect_left(parts, span.start, key=lambda part: part[0])
         if here == 0 or parts[here - 1][0] < around[0]:
             gap = first  # at the beginning of its parent
@@ -320,13 +220,13 @@ class _Projection:
         else:
             gap = self._gap(index, first, last)
         gap = outside(gap, closed)
-        if span.parent is None and gap == len(self.aligned.target_parts) and self._follows_space(span.start):
-            return len(self.aligned.target)
+        if span.parent is None and gap == len(self.aligned.target.parts) and self._follows_space(span.start):
+            return len(self.aligned.target.text)
         return self._character(gap, span.start, first, last)
 
     def _character(self, gap: int, source_place: int, first: int, last: int) -> int:
         """The character of a gap: after the part before it, or before the part after it, as in the source."""
-        parts = self.aligned.target_parts
+        parts = self.aligned.target.parts
         if first == last:  # a target without words
             return 0
         if gap >= last or (gap > first and not self._follows_space(source_place)):
@@ -335,11 +235,11 @@ class _Projection:
 
     def _follows_space(self, place: int) -> bool:
         """Whether there is white space before a place of the source."""
-        return place > 0 and self.aligned.source[place - 1].isspace()
+        return place > 0 and self.aligned.source.text[place - 1].isspace()
 
     def _characters(self, low: int, high: int, first: int, last: int) -> Range:
         """The characters of a range of target parts."""
-        parts = self.aligned.target_parts
+        parts = self.aligned.target.parts
         if low < high:
             return parts[low][0], parts[high - 1][1]
         place = parts[low][0] if low < last else parts[last - 1][1] if last > first else 0
@@ -347,11 +247,11 @@ class _Projection:
 
     def _source_parts(self, span: Span) -> range:
         """The source parts that a span encloses, at least in part."""
-        return range(*overlap(self.aligned.source_parts, (span.start, span.end)))
+        return range(*overlap(self.aligned.source.parts, (span.start, span.end)))
 
     def _source_characters(self, index: int) -> Range:
         return self.spans[index].start, self.spans[index].end
 
     def _target_parts(self, place: Range) -> Range:
         """The target parts that overlap a range of characters."""
-        return overlap(self.aligned.target_parts, place)
+        return overlap(self.aligned.target.parts, place)

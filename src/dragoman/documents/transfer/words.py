@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, groupby
+from operator import add
 from typing import Final, NamedTuple
 
-from dragoman.documents.transfer.ranges import Range
+from dragoman.documents.transfer.ranges import Places, Range
 from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.word_groups import group_tokens, is_visible, spell, visible_word_ids
 
@@ -31,7 +33,7 @@ class TokenPlaces(NamedTuple):
     """
 
     words: list[Range] | None
-    tokens: list[Range] | None
+    tokens: Places | None
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
@@ -57,7 +59,7 @@ def locate_tokens(text: str, tokens: Sequence[str]) -> TokenPlaces:
     for word, name, place in zip(ids, written, ranges, strict=True):
         if word >= 0 and name:
             words[word] = (words[word][0], place[1]) if words[word][1] else place
-    return TokenPlaces(words, ranges)
+    return TokenPlaces(words, Places.of(ranges))
 
 
 def plain_places(text: str, tokens: Sequence[str]) -> TokenPlaces | None:
@@ -73,11 +75,11 @@ def plain_places(text: str, tokens: Sequence[str]) -> TokenPlaces | None:
     spaces = [token[0] == MARK for token in tokens]
     if sum(spaces) != joined.count(MARK):  # one inside a token
         return None
-    ends = [*accumulate(map(len, tokens), initial=len(text) - len(joined))]
-    ranges = [(start + space, end) for start, space, end in zip(ends, spaces, ends[1:], strict=False)]
+    before, *ends = accumulate(map(len, tokens), initial=len(text) - len(joined))
+    starts = [*map(add, [before, *ends], spaces)]
     for i in [i for i, token in enumerate(tokens) if i and token == MARK] if MARK in tokens else ():
-        ranges[i] = (ends[i], ends[i])
-    return TokenPlaces(single_spaced_ranges(words), ranges)
+        starts[i] = ends[i] = ends[i - 1]
+    return TokenPlaces(single_spaced_ranges(words), Places(starts, ends))
 
 
 def _locate_bytes(text: str, tokens: Sequence[str], spaces: list[Range]) -> TokenPlaces:
@@ -103,7 +105,7 @@ def _locate_bytes(text: str, tokens: Sequence[str], spaces: list[Range]) -> Toke
             last = start + len(name) if exact else end
             ranges.append((start, last))
             start += len(name) if exact else 0
-    return TokenPlaces(words, ranges + [(last, last)] * (len(tokens) - len(ranges)))
+    return TokenPlaces(words, Places.of(ranges + [(last, last)] * (len(tokens) - len(ranges))))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -126,33 +128,34 @@ def single_spaced_ranges(words: Sequence[str]) -> list[Range]:
     return [(end + 1, end := end + 1 + len(word)) for word in words]
 
 
-class WordParts(NamedTuple):
-    """The parts of the words of a text, whether each is a mark, and how many parts the words have up to each."""
+@dataclass(frozen=True)
+class WordParts:
+    """The parts of the words of a text, which of them are marks, and how many parts the words have up to each."""
 
-    parts: list[Range]
-    marks: list[bool]
-    ends: list[int]
+    text: str
+    parts: list[Range] = field(default_factory=list)
+    marks: set[int] = field(default_factory=set)
+    ends: list[int] = field(default_factory=list)
 
-    def add_words(self, text: str, words: Iterable[Range], shift: int = 0) -> None:
-        """Divide more words; `text`, in which they are, is at `shift` in the whole text."""
-        parts, marks, ends = self
+    def add_words(self, words: Iterable[Range], shift: int = 0) -> None:
+        """Divide more words; the sentence in which their places are is at `shift` in the text."""
+        text, parts, ends = self.text, self.parts, self.ends
         for start, end in words:
+            start, end = start + shift, end + shift
             word = text[start:end]
-            start += shift
             if word.isalpha():  # most words
-                parts.append((start, end + shift))
-                marks.append(False)
+                parts.append((start, end))
             else:
                 for low, high, mark in split_word(word):
+                    if mark:
+                        self.marks.add(len(parts))
                     parts.append((start + low, start + high))
-                    marks.append(mark)
             ends.append(len(parts))
 
     def add_whole(self, words: Sequence[Range], shift: int = 0) -> None:
         """Add words that are not divided, because no markup is inside their sentence."""
         first = len(self.parts) + 1
         self.parts.extend([(start + shift, end + shift) for start, end in words])
-        self.marks.extend([False] * len(words))
         self.ends.extend(range(first, first + len(words)))
 
 
@@ -187,35 +190,34 @@ def is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def link_parts(source: str, target: str, of_source: WordParts, of_target: WordParts, links: Iterable[Range]) -> Links:
+def link_parts(of_source: WordParts, of_target: WordParts, links: Iterable[Range]) -> Links:
     """Links between the parts of two texts, from links between their words.
 
     In a linked pair of words, equal punctuation is linked in order, and letters are linked to letters: in order if both
     words have as many runs of them, each to each otherwise.
     """
     found = list[Range]()
-    parts, marks, ends = of_source
-    other_parts, other_marks, other_ends = of_target
+    ends, marks, other_ends, other_marks = of_source.ends, of_source.marks, of_target.ends, of_target.marks
     n_source, n_target = len(ends), len(other_ends)
     for s, t in links:
         if s >= n_source or t >= n_target:
             continue
         low, high = ends[s - 1] if s else 0, ends[s]
         first, last = other_ends[t - 1] if t else 0, other_ends[t]
-        if high - low == last - first == 1 and not marks[low] and not other_marks[first]:  # most words
+        if high - low == last - first == 1 and low not in marks and first not in other_marks:  # most words
             found.append((low, first))
             continue
-        runs = [i for i in range(low, high) if not marks[i]]
-        other_runs = [i for i in range(first, last) if not other_marks[i]]
+        runs = [i for i in range(low, high) if i not in marks]
+        other_runs = [i for i in range(first, last) if i not in other_marks]
         if len(runs) == len(other_runs):
             found += zip(runs, other_runs, strict=True)
         else:
             found += [(a, b) for a in runs for b in other_runs]
-        free = [i for i in range(first, last) if other_marks[i]]
+        free = [i for i in range(first, last) if i in other_marks]
         for i in range(low, high) if free else ():
-            if marks[i]:
-                mark = source[parts[i][0]]
-                same = next((j for j in free if target[other_parts[j][0]] == mark), None)
+            if i in marks:
+                mark = of_source.text[of_source.parts[i][0]]
+                same = next((j for j in free if of_target.text[of_target.parts[j][0]] == mark), None)
                 if same is not None:
                     free.remove(same)
                     found.append((i, same))
