@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.rules import Role, Rules
-from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.formats.office.scanner import MAX_TAGS, Head, Tag, text_value
+from dragoman.documents.formats.office.tree import Element, PlainRun
 from dragoman.documents.transfer.ranges import Range
 
 ItemKind = Literal["text", "break", "point", "open", "close", "protected"]
@@ -68,6 +69,7 @@ class ItemReader:
         self.items: list[Item] = []
         self.looks: dict[str, tuple[str, str]] = {}  # of the properties of runs, most of which occur often
         self.markup: dict[str, tuple[str, str]] = {}  # of text, by its start tag
+        self.plain: dict[Head, TextRun] = {}  # most plain runs begin like others
 
     def read(self, paragraph: Element) -> list[Item]:
         """The items of a paragraph, in order."""
@@ -93,6 +95,14 @@ class ItemReader:
     def _run(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules = self.rules
         unit = unit or (element.start, element.end)
+        if isinstance(element, PlainRun) and (known := self.plain.get(element.head)) is not None:
+            head, part = element.head, self.text
+            key, _, text_open, text_close, _, label = known
+            start, end = element.content + head.properties_size, element.closing
+            own = TextRun(key, part[element.start : start], text_open, text_close, part[end : element.end], label)
+            value = text_value(part[element.content + head.size : end - head.text.end_size])
+            self._text(unit, part[start:end], value, head.text, own)
+            return
         if rules.is_code(element):
             self._protected(element, PLAIN, unit)
             return
@@ -125,6 +135,10 @@ class ItemReader:
             key, label = self.looks.get(raw) or self._look(raw, properties)
         around = ("", "") if text is None else self._text_markup(text)
         own = TextRun(key, opening, *around, self.text[element.closing : element.end], label)
+        if isinstance(element, PlainRun):
+            if len(self.plain) == MAX_TAGS:
+                self.plain.clear()
+            self.plain[element.head] = own
         for child in element.children:
             if child.name and child is not properties:
                 self._content(child, own, unit)
@@ -177,12 +191,7 @@ class ItemReader:
             if rules.direct:
                 self.items.append(Item("text", unit, raw, element.value, run))
         elif name in rules.texts:
-            text = "".join([child.value for child in element.children])
-            if not rules.newlines and not text.isprintable():
-                text = re.sub(r"[\t\r\n]", " ", text)
-            if rules.strips and element.attributes.get("xml:space") != "preserve":
-                text = text.strip()
-            self.items.append(Item("text", unit, raw, text, run))
+            self._text(unit, raw, "".join([child.value for child in element.children]), element, run)
         elif name in rules.breaks:
             self.items.append(Item("break", unit, wrapper.open + raw + wrapper.close, "\n"))
         elif name in rules.characters:
@@ -203,6 +212,15 @@ class ItemReader:
             elif not role:
                 key = local(name)
             self.items.append(Item("point", unit, raw, "", wrapper, element.start, key, role, code))
+
+    def _text(self, unit: Range, raw: str, text: str, tag: Element | Tag, run: TextRun) -> None:
+        """Text in the element of a tag."""
+        rules = self.rules
+        if not rules.newlines and not text.isprintable():
+            text = re.sub(r"[\t\r\n]", " ", text)
+        if rules.strips and tag.attributes.get("xml:space") != "preserve":
+            text = text.strip()
+        self.items.append(Item("text", unit, raw, text, run))
 
     def _protected(self, element: Element, run: TextRun, unit: Range) -> None:
         """What has text that is not translated; a point if it has none."""
