@@ -237,6 +237,8 @@ def local(name: str) -> str:
 
 def pair_ranges(items: Sequence[Item], rules: Rules) -> list[Item]:
     """Items with fields and ranges that begin and end in the same container turned into pairs or protected text."""
+    if not any([item.role for item in items]):
+        return list(items)
     frames: list[list[int]] = [[]]  # items that wait for their end, by container
     found: dict[int, int] = {}
     for index, item in enumerate(items):
@@ -298,6 +300,8 @@ def is_balanced(items: Sequence[Item]) -> bool:
 
 def trim(items: Sequence[Item]) -> list[Item]:
     """Items without those before the first and after the last word, and without pairs around all of them."""
+    if items and items[0].has_content and items[-1].has_content:
+        return list(items)
     groups: list[list[Item]] = []
     end = -1
     for item in items:

@@ -69,13 +69,7 @@ class Head:
     text: Tag
 
 
-class Run(NamedTuple):
-    """What a plain run begins with."""
-
-    tag: Tag
-    head: Head
-
-
+Run = tuple[Tag, Head]  # what a plain run begins with
 # A tag, text or a plain run: its kind, start, end, name, attributes and characters, and what a run begins with. The end
 # tag of an element that closes itself is empty.
 Piece = tuple[Kind | Literal["run"], int, int, str, Mapping[str, str], str, Run | None]
@@ -141,39 +135,33 @@ def scan(text: str, name: str, run_names: RunNames) -> Iterator[Piece]:
 
 def scan_range(text: str, name: str, place: int, size: int, scope: Scope) -> Iterator[Piece]:
     """The pieces of `text[place:size]`, which begins in a scope."""
-    find = (RUN_OR_PIECE if scope.run_names.texts else PIECE).match
-    runs = scope.run_names.runs
+    pattern, runs = RUN_OR_PIECE if scope.run_names.texts else PIECE, scope.run_names.runs
     scopes: list[Scope] = []  # around the elements that are open
-    while place < size:
-        found = find(text, place, size)
-        if found is not None and found.lastgroup == "head":
-            tag, head = scope.tag(found[1]), scope.head(found[2])
+    for one in pattern.finditer(text, place, size):
+        if one.lastgroup == "head":
+            tag, head = scope.tag(one[1]), scope.head(one[2])
             if head is not None and tag.name in runs and tag.scope is scope and len(scopes) + 3 <= MAX_DEPTH:
-                end = found.end()
-                yield "run", place, end, tag.name, tag.attributes, "", Run(tag, head)
-                place = end
+                start, end = one.span()
+                yield "run", start, end, tag.name, tag.attributes, "", (tag, head)
                 continue
-            found = PIECE.match(text, place, size)
-        if found is None:
-            raise DocumentError(f"{name} is damaged: it has markup that is not XML")
-        end = found.end()
-        match found.lastgroup:
-            case "tag":
-                tag = scope.tag(found[0])
-                if len(scopes) == MAX_DEPTH:
-                    raise unsafe(name, f"elements are nested more than {MAX_DEPTH} deep")
-                yield "start", place, end, tag.name, tag.attributes, "", None
-                if tag.end_size:
-                    scopes.append(scope)
-                    scope = tag.scope
-                else:
-                    yield "end", end, end, "", NO_ATTRIBUTES, "", None
-            case "end":
-                scope = scopes.pop()
-                yield "end", place, end, "", NO_ATTRIBUTES, "", None
-            case "text":
-                yield "text", place, end, "", NO_ATTRIBUTES, text_value(found[0]), None
-        place = end
+        for found in PIECE.finditer(text, *one.span()) if one.lastgroup == "head" else (one,):
+            start, end = found.span()
+            match found.lastgroup:
+                case "tag":
+                    tag = scope.tag(found[0])
+                    if len(scopes) == MAX_DEPTH:
+                        raise unsafe(name, f"elements are nested more than {MAX_DEPTH} deep")
+                    yield "start", start, end, tag.name, tag.attributes, "", None
+                    if tag.end_size:
+                        scopes.append(scope)
+                        scope = tag.scope
+                    else:
+                        yield "end", end, end, "", NO_ATTRIBUTES, "", None
+                case "end":
+                    scope = scopes.pop()
+                    yield "end", start, end, "", NO_ATTRIBUTES, "", None
+                case "text":
+                    yield "text", start, end, "", NO_ATTRIBUTES, text_value(found[0]), None
 
 
 def raw_name(tag: str) -> str:
