@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.rules import Role, Rules
-from dragoman.documents.formats.office.scanner import MAX_TAGS, Head, Tag, text_value
-from dragoman.documents.formats.office.tree import Element, PlainRun
+from dragoman.documents.formats.office.scanner import MAX_TAGS, Head, Tag
+from dragoman.documents.formats.office.tree import Element, PlainRuns
 from dragoman.documents.transfer.ranges import Range
 
 ItemKind = Literal["text", "break", "point", "open", "close", "protected"]
@@ -81,7 +81,9 @@ class ItemReader:
     def _child(self, element: Element, run: TextRun, unit: Range | None) -> None:
         """An element of a paragraph or of a container; `unit` is given inside something that stays together."""
         name, rules = element.name, self.rules
-        if name in rules.runs:
+        if isinstance(element, PlainRuns):
+            self._plain_runs(element, run, unit)
+        elif name in rules.runs:
             self._run(element, run, unit)
         elif name in rules.containers:
             self._container(element, run, unit)
@@ -92,17 +94,25 @@ class ItemReader:
         elif name or rules.direct:
             self._content(element, run, unit or (element.start, element.end))
 
+    def _plain_runs(self, runs: PlainRuns, run: TextRun, unit: Range | None) -> None:
+        """Runs that look the same are one item if each has words; those without may be left out at the edges."""
+        head, known = runs.head, self.plain.get(runs.head)
+        texts = [*map(str.strip, runs.texts())] if self._strips(head.text) else runs.texts()
+        if len(texts) > 1 and (known is None or not all(map(str.strip, texts))):
+            for one in runs.divide():
+                self._plain_runs(one, run, unit)
+        elif known is None:
+            self._run(runs, run, unit)
+        else:
+            key, _, text_open, text_close, _, label = known
+            start, end, part = runs.content + head.properties_size, runs.closing, self.text
+            own = TextRun(key, part[runs.start : start], text_open, text_close, part[end : runs.end], label)
+            text = self._without_breaks("".join(texts))
+            self.items.append(Item("text", unit or (runs.start, runs.end), part[start:end], text, own))
+
     def _run(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules = self.rules
         unit = unit or (element.start, element.end)
-        if isinstance(element, PlainRun) and (known := self.plain.get(element.head)) is not None:
-            head, part = element.head, self.text
-            key, _, text_open, text_close, _, label = known
-            start, end = element.content + head.properties_size, element.closing
-            own = TextRun(key, part[element.start : start], text_open, text_close, part[end : element.end], label)
-            value = text_value(part[element.content + head.size : end - head.text.end_size])
-            self._text(unit, part[start:end], value, head.text, own)
-            return
         if rules.is_code(element):
             self._protected(element, PLAIN, unit)
             return
@@ -135,7 +145,7 @@ class ItemReader:
             key, label = self.looks.get(raw) or self._look(raw, properties)
         around = ("", "") if text is None else self._text_markup(text)
         own = TextRun(key, opening, *around, self.text[element.closing : element.end], label)
-        if isinstance(element, PlainRun):
+        if isinstance(element, PlainRuns):
             if len(self.plain) == MAX_TAGS:
                 self.plain.clear()
             self.plain[element.head] = own
@@ -191,7 +201,8 @@ class ItemReader:
             if rules.direct:
                 self.items.append(Item("text", unit, raw, element.value, run))
         elif name in rules.texts:
-            self._text(unit, raw, "".join([child.value for child in element.children]), element, run)
+            text = self._without_breaks("".join([child.value for child in element.children]))
+            self.items.append(Item("text", unit, raw, text.strip() if self._strips(element) else text, run))
         elif name in rules.breaks:
             self.items.append(Item("break", unit, wrapper.open + raw + wrapper.close, "\n"))
         elif name in rules.characters:
@@ -213,14 +224,13 @@ class ItemReader:
                 key = local(name)
             self.items.append(Item("point", unit, raw, "", wrapper, element.start, key, role, code))
 
-    def _text(self, unit: Range, raw: str, text: str, tag: Element | Tag, run: TextRun) -> None:
-        """Text in the element of a tag."""
-        rules = self.rules
-        if not rules.newlines and not text.isprintable():
-            text = re.sub(r"[\t\r\n]", " ", text)
-        if rules.strips and tag.attributes.get("xml:space") != "preserve":
-            text = text.strip()
-        self.items.append(Item("text", unit, raw, text, run))
+    def _strips(self, tag: Element | Tag) -> bool:
+        """Whether white space at the ends of a text in the element of this tag does not count."""
+        return self.rules.strips and tag.attributes.get("xml:space") != "preserve"
+
+    def _without_breaks(self, text: str) -> str:
+        """A text without line breaks, unless they count."""
+        return text if self.rules.newlines or text.isprintable() else re.sub(r"[\t\r\n]", " ", text)
 
     def _protected(self, element: Element, run: TextRun, unit: Range) -> None:
         """What has text that is not translated; a point if it has none."""
@@ -237,7 +247,7 @@ def local(name: str) -> str:
 
 def pair_ranges(items: Sequence[Item], rules: Rules) -> list[Item]:
     """Items with fields and ranges that begin and end in the same container turned into pairs or protected text."""
-    if not any([item.role for item in items]):
+    if all(not item.role for item in items):
         return list(items)
     frames: list[list[int]] = [[]]  # items that wait for their end, by container
     found: dict[int, int] = {}

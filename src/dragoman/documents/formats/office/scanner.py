@@ -1,12 +1,13 @@
 """Tags and text of well-formed XML without a document type, found by a pattern: much faster than what Expat calls.
 
-Most words of a document are in plain runs: an element with nothing but properties and one text. Each is one piece.
+Most words of a document are in plain runs: elements with nothing but properties and one text. Neighbors with the same
+properties, which an office suite has divided because somebody edited the text, are one piece.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
@@ -14,7 +15,6 @@ from typing import Final, Literal, NamedTuple
 from dragoman.documents.formats.office.archive import unsafe
 from dragoman.documents.formats.office.xml_events import MAX_DEPTH, NAMESPACES, NO_ATTRIBUTES, Kind
 from dragoman.documents.markup import Names
-from dragoman.errors import DocumentError
 
 # Tags that others follow: they have no > in their attributes, because a quoted < would not be well formed.
 OPENING: Final = r"<[^<>/!?][^<>]*+(?<!/)>"
@@ -28,9 +28,12 @@ MARKUP: Final = r"""
   | <!--.*?--> | <\?.*?\?>
 """
 PIECE: Final = re.compile(MARKUP, re.VERBOSE | re.DOTALL)
-RUN_OR_PIECE: Final = re.compile(
-    rf"(?P<run>{OPENING})(?P<head>{HEAD})[^<]*+{CLOSING}{CLOSING} | {MARKUP}", re.VERBOSE | re.DOTALL
+RUN: Final = rf"(?P<run>{OPENING})(?P<head>{HEAD})[^<]*+(?P<ends>{CLOSING}{CLOSING})"
+SINGLE_RUN: Final = re.compile(RUN)
+RUNS_OR_PIECE: Final = re.compile(
+    rf"{RUN}(?P<others>(?:{OPENING}(?P=head)[^<]*+(?P=ends))*+) | {MARKUP}", re.VERBOSE | re.DOTALL
 )
+RUN_TEXT: Final = re.compile(r">([^<]*+)</[^<>]++></")  # the raw text of a plain run
 NAME: Final = re.compile(r"[^\s/>]+")
 ATTRIBUTE: Final = re.compile(r"""([^\s=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 CDATA: Final = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
@@ -42,8 +45,9 @@ MAX_TAGS: Final = 1 << 14  # different ones that are remembered
 
 
 class RunNames(NamedTuple):
-    """The elements of plain runs, and those that have a meaning of their own, which no plain run has inside."""
+    """The elements around and in plain runs, and those with a meaning of their own, which no plain run has inside."""
 
+    parents: Names = frozenset()
     runs: Names = frozenset()
     properties: Names = frozenset()
     texts: Names = frozenset()
@@ -69,10 +73,10 @@ class Head:
     text: Tag
 
 
-Run = tuple[Tag, Head]  # what a plain run begins with
-# A tag, text or a plain run: its kind, start, end, name, attributes and characters, and what a run begins with. The end
-# tag of an element that closes itself is empty.
-Piece = tuple[Kind | Literal["run"], int, int, str, Mapping[str, str], str, Run | None]
+Start = tuple[Tag, Head]  # of a plain run
+# A tag, text or plain runs: kind, start, end, name, attributes and characters, and what the first run begins with. The
+# end tag of an element that closes itself is empty.
+Piece = tuple[Kind | Literal["runs"], int, int, str, Mapping[str, str], str, Start | None]
 
 
 class Scope:
@@ -116,6 +120,11 @@ class Scope:
             return None
         return Head(len(raw) - text.size, len(raw), text)
 
+    def start(self, run: re.Match[str]) -> Start | None:
+        """What a plain run begins with; None if it is something else."""
+        tag, head = self.tag(run["run"]), self.head(run["head"])
+        return (tag, head) if head is not None and tag.name in self.run_names.runs and tag.scope is self else None
+
     def known_name(self, name: str) -> str:
         """A name with a known prefix."""
         prefix, _, local = name.rpartition(":")
@@ -130,21 +139,24 @@ class Scope:
 
 def scan(text: str, name: str, run_names: RunNames) -> Iterator[Piece]:
     """The pieces of a well-formed part without a document type; `name` is for messages."""
-    return scan_range(text, name, 0, len(text), Scope(run_names, {}))
+    return scan_range(text, name, 0, len(text), Scope(run_names, {}), RUNS_OR_PIECE if run_names.texts else PIECE)
 
 
-def scan_range(text: str, name: str, place: int, size: int, scope: Scope) -> Iterator[Piece]:
-    """The pieces of `text[place:size]`, which begins in a scope."""
-    pattern, runs = RUN_OR_PIECE if scope.run_names.texts else PIECE, scope.run_names.runs
+def scan_range(
+    text: str, name: str, start: int, end: int, scope: Scope, pattern: re.Pattern[str] = PIECE
+) -> Iterator[Piece]:
+    """The pieces of `text[start:end]`, which begins in a scope."""
     scopes: list[Scope] = []  # around the elements that are open
-    for one in pattern.finditer(text, place, size):
-        if one.lastgroup == "head":
-            tag, head = scope.tag(one[1]), scope.head(one[2])
-            if head is not None and tag.name in runs and tag.scope is scope and len(scopes) + 3 <= MAX_DEPTH:
+    for one in pattern.finditer(text, start, end):
+        several: Iterable[re.Match[str]] = (one,)
+        if one.lastgroup == "others":
+            first = scope.start(one)
+            if first is not None and len(scopes) + 3 <= MAX_DEPTH and "xmlns" not in one["others"]:
                 start, end = one.span()
-                yield "run", start, end, tag.name, tag.attributes, "", (tag, head)
+                yield "runs", start, end, "", NO_ATTRIBUTES, "", first
                 continue
-        for found in PIECE.finditer(text, *one.span()) if one.lastgroup == "head" else (one,):
+            several = PIECE.finditer(text, *one.span())
+        for found in several:
             start, end = found.span()
             match found.lastgroup:
                 case "tag":

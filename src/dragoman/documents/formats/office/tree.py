@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from dragoman.documents.formats.office.scanner import Piece, Run, RunNames, scan, scan_range
+from dragoman.documents.formats.office.scanner import (
+    RUN_TEXT,
+    SINGLE_RUN,
+    Piece,
+    RunNames,
+    Start,
+    scan,
+    scan_range,
+    text_value,
+)
 from dragoman.documents.formats.office.xml_events import NO_ATTRIBUTES, is_plain_xml, parse
 from dragoman.documents.markup import Names
 
@@ -42,11 +51,11 @@ class Element:
         return None
 
 
-class PlainRun(Element):
-    """A run with nothing but properties and one text, which are built when they are asked for."""
+class PlainRuns(Element):
+    """Neighboring runs with the same properties and nothing but text, as if they were one element."""
 
-    def __init__(self, text: str, start: int, end: int, run: Run) -> None:
-        tag, self.head = run
+    def __init__(self, text: str, start: int, end: int, first: Start) -> None:
+        tag, self.head = first
         self.text, self.scope = text, tag.scope
         self.name, self.attributes, self.value = tag.name, tag.attributes, ""
         self.start, self.end = start, end
@@ -54,9 +63,22 @@ class PlainRun(Element):
 
     @cached_property
     def children(self) -> list[Element]:  # type: ignore[override]
-        """The properties and the text."""
+        """The properties and the texts of all runs, which are only built when they are asked for."""
         names = self.scope.run_names.properties | self.scope.run_names.texts
-        return list(build_trees(scan_range(self.text, "", self.content, self.closing, self.scope), self.text, names))
+        return list(build_trees(scan_range(self.text, "", self.start, self.end, self.scope), self.text, names))
+
+    def texts(self) -> list[str]:
+        """The characters of each run."""
+        found: list[str] = RUN_TEXT.findall(self.text, self.content, self.end)
+        markup = self.text[self.content : self.end]
+        return list(map(text_value, found)) if "&" in markup or "\r" in markup else found
+
+    def divide(self) -> Iterator[PlainRuns]:
+        """Each run by itself."""
+        for run in SINGLE_RUN.finditer(self.text, self.start, self.end):
+            first = self.scope.start(run)
+            assert first is not None  # they differ in attributes only
+            yield PlainRuns(self.text, *run.span(), first)
 
 
 class TreeReader:
@@ -95,7 +117,7 @@ def build_trees(
     """The elements among the pieces of a text, as `TreeReader` has them."""
     opened: list[Element] = []  # a root, and elements inside it
     depth = skipping = 0  # the latter is the depth of the element that is passed over
-    for kind, start, end, name, attributes, value, run in pieces:
+    for kind, start, end, name, attributes, value, first in pieces:
         if kind == "start":
             depth += 1
             if opened or (name in built and not skipping):
@@ -116,7 +138,9 @@ def build_trees(
             elif skipping == depth:
                 skipping = 0
             depth -= 1
-        elif opened and run is not None:
-            opened[-1].children.append(PlainRun(text, start, end, run))
+        elif opened and first is not None:
+            runs = PlainRuns(text, start, end, first)
+            parent = opened[-1]
+            parent.children += [runs] if parent.name in runs.scope.run_names.parents else runs.divide()
         elif opened and kind == "text":
             opened[-1].children.append(Element("", start, end, start, end, NO_ATTRIBUTES, value, []))
