@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.rules import Role, Rules
-from dragoman.documents.formats.office.scanner import MAX_TAGS, Head, Tag
+from dragoman.documents.formats.office.scanner import MAX_TAGS, Head
 from dragoman.documents.formats.office.tree import Element, PlainRuns
 from dragoman.documents.transfer.ranges import Range
 
@@ -97,7 +97,7 @@ class ItemReader:
     def _plain_runs(self, runs: PlainRuns, run: TextRun, unit: Range | None) -> None:
         """Runs that look the same are one item if each has words; those without may be left out at the edges."""
         head, known = runs.head, self.plain.get(runs.head)
-        texts = [*map(str.strip, runs.texts())] if self._strips(head.text) else runs.texts()
+        texts = [*map(str.strip, runs.texts())] if self._strips(head.attributes) else runs.texts()
         if len(texts) > 1 and (known is None or not all(map(str.strip, texts))):
             for one in runs.divide():
                 self._plain_runs(one, run, unit)
@@ -202,7 +202,7 @@ class ItemReader:
                 self.items.append(Item("text", unit, raw, element.value, run))
         elif name in rules.texts:
             text = self._without_breaks("".join([child.value for child in element.children]))
-            self.items.append(Item("text", unit, raw, text.strip() if self._strips(element) else text, run))
+            self.items.append(Item("text", unit, raw, text.strip() if self._strips(element.attributes) else text, run))
         elif name in rules.breaks:
             self.items.append(Item("break", unit, wrapper.open + raw + wrapper.close, "\n"))
         elif name in rules.characters:
@@ -224,9 +224,9 @@ class ItemReader:
                 key = local(name)
             self.items.append(Item("point", unit, raw, "", wrapper, element.start, key, role, code))
 
-    def _strips(self, tag: Element | Tag) -> bool:
-        """Whether white space at the ends of a text in the element of this tag does not count."""
-        return self.rules.strips and tag.attributes.get("xml:space") != "preserve"
+    def _strips(self, attributes: Mapping[str, str]) -> bool:
+        """Whether white space at the ends of a text with these attributes does not count."""
+        return self.rules.strips and attributes.get("xml:space") != "preserve"
 
     def _without_breaks(self, text: str) -> str:
         """A text without line breaks, unless they count."""

@@ -7,41 +7,46 @@ properties, which an office suite has divided because somebody edited the text, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.archive import unsafe
-from dragoman.documents.formats.office.xml_events import MAX_DEPTH, NAMESPACES, NO_ATTRIBUTES, Kind
+from dragoman.documents.formats.office.xml_events import MAX_DEPTH, NAMESPACES, Kind
 from dragoman.documents.markup import Names
 
 # Tags that others follow: they have no > in their attributes, because a quoted < would not be well formed.
 OPENING: Final = r"<[^<>/!?][^<>]*+(?<!/)>"
 EMPTY: Final = r"<[^<>/!?][^<>]*+(?<=/)>"
 CLOSING: Final = r"</[^<>\s]+>"
-HEAD: Final = rf"(?:{EMPTY}|{OPENING}(?:{EMPTY})*+{CLOSING})?{OPENING}"
-MARKUP: Final = r"""
+PREFIX: Final = r"(?:[^<>/!?:\s]+:)?"
+END_OF_TAG: Final = r"(?:\s[^<>]*+)?(?<!/)>"
+# Runs and texts have these names in all formats of Office Open XML. More in a row than MANY would take much memory.
+MANY: Final = "{0,99}"
+TEXT: Final = rf"<{PREFIX}t{END_OF_TAG}"
+PROPERTY: Final = rf"(?:{EMPTY}|{OPENING}(?:{EMPTY}){MANY}{CLOSING})"
+HEAD: Final = rf"(?:{EMPTY}|{OPENING}{PROPERTY}{MANY}{CLOSING})?{TEXT}"
+RUN: Final = rf"<(?P<run>{PREFIX}r){END_OF_TAG}(?P<head>{HEAD})[^<]*+(?P<ends>{CLOSING}{CLOSING})"
+PIECE: Final = r"""
     (?P<end></[^>]*>)
-  | (?P<tag><[^<>/!?][^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*>)
-  | (?P<text>(?:[^<]+|<!\[CDATA\[.*?\]\]>)+)
+  | <(?P<name>[^<>/!?\s][^/>\s]*)(?P<attributes>[^<>]*+(?=><)|[^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>
+  | (?P<text>[^<]+|<!\[CDATA\[.*?\]\]>)
   | <!--.*?--> | <\?.*?\?>
 """
-PIECE: Final = re.compile(MARKUP, re.VERBOSE | re.DOTALL)
-RUN: Final = rf"(?P<run>{OPENING})(?P<head>{HEAD})[^<]*+(?P<ends>{CLOSING}{CLOSING})"
-SINGLE_RUN: Final = re.compile(RUN)
-RUNS_OR_PIECE: Final = re.compile(
-    rf"{RUN}(?P<others>(?:{OPENING}(?P=head)[^<]*+(?P=ends))*+) | {MARKUP}", re.VERBOSE | re.DOTALL
+PIECES: Final = re.compile(PIECE, re.VERBOSE | re.DOTALL)
+SINGLE_RUNS: Final = re.compile(RUN)
+RUNS_AND_PIECES: Final = re.compile(
+    rf"{RUN}(?P<others>(?:<{PREFIX}r{END_OF_TAG}(?P=head)[^<]*+(?P=ends)){MANY}) | {PIECE}", re.VERBOSE | re.DOTALL
 )
-RUN_TEXT: Final = re.compile(r">([^<]*+)</[^<>]++></")  # the raw text of a plain run
-NAME: Final = re.compile(r"[^\s/>]+")
+RUN_TEXTS: Final = re.compile(rf"{TEXT}([^<]*+)")  # the raw text of each plain run
 ATTRIBUTE: Final = re.compile(r"""([^\s=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-CDATA: Final = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 LINE_END: Final = re.compile(r"\r\n?")
 SPACE: Final = re.compile(r"\r\n|[\t\r\n]")
 REFERENCE: Final = re.compile(r"&(?:#x([0-9a-fA-F]+)|#([0-9]+)|(\w+));")
 ENTITIES: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-MAX_TAGS: Final = 1 << 14  # different ones that are remembered
+MAX_TAGS: Final = 4096  # different ones that are remembered in each scope
+MAX_SCOPES: Final = 256  # that are remembered
 
 
 class RunNames(NamedTuple):
@@ -54,132 +59,131 @@ class RunNames(NamedTuple):
     others: Names = frozenset()
 
 
-class Tag(NamedTuple):
-    """A start tag: its name and attributes with known prefixes, the scope inside it, and the sizes of both tags."""
-
-    name: str
-    attributes: Mapping[str, str]
-    scope: Scope
-    size: int
-    end_size: int  # 0 if the tag closes itself
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Head:
-    """What is in a plain run before its characters: properties of some size, and the start tag of the text."""
+    """What is in a plain run before its characters: properties, and the start tag of the text."""
 
     properties_size: int
     size: int
-    text: Tag
-
-
-Start = tuple[Tag, Head]  # of a plain run
-# A tag, text or plain runs: kind, start, end, name, attributes and characters, and what the first run begins with. The
-# end tag of an element that closes itself is empty.
-Piece = tuple[Kind | Literal["runs"], int, int, str, Mapping[str, str], str, Start | None]
+    end_size: int  # of the end tag of the text
+    attributes: Mapping[str, str]  # of the text
 
 
 class Scope:
-    """What prefixes stand for somewhere in a part, and the tags that were found there: most occur often."""
+    """What prefixes stand for somewhere in a part, and what was found there: most tags occur often."""
 
-    def __init__(self, run_names: RunNames, addresses: Mapping[str, str], around: Scope | None = None) -> None:
-        self.run_names, self.addresses, self.around = run_names, addresses, around
-        self.tag = lru_cache(MAX_TAGS)(self._tag)
+    def __init__(self, run_names: RunNames, declared: Iterable[tuple[str, str]] = (), around: Scope | None = None):
+        self.run_names, self.addresses, self.around = run_names, dict(declared), around
+        self.name = lru_cache(MAX_TAGS)(self._name)
+        self.attributes = lru_cache(MAX_TAGS)(self._attributes)
         self.head = lru_cache(MAX_TAGS)(self._head)
 
-    def _tag(self, raw: str) -> Tag:
-        """What a start tag says."""
-        found = ATTRIBUTE.findall(raw)
-        declared = {
-            name[6:]: attribute_value(double or single)
-            for name, double, single in found
-            if name == "xmlns" or name.startswith("xmlns:")
-        }
-        scope = Scope(self.run_names, declared, self) if declared else self
-        attributes = {
-            scope.known_name(name) if ":" in name else name: attribute_value(double or single)
-            for name, double, single in found
-            if name != "xmlns" and not name.startswith("xmlns:")
-        }
-        name = raw_name(raw)
-        end_size = 0 if raw.endswith("/>") else len(f"</{name}>")
-        return Tag(scope.known_name(name), attributes or NO_ATTRIBUTES, scope, len(raw), end_size)
-
-    def _head(self, raw: str) -> Head | None:
-        """What is in a plain run before its characters; None if it is something else."""
-        raws = [end or tag for end, tag, _ in PIECE.findall(raw)]
-        if "xmlns" in raw or "".join(raws) != raw:  # a > in the last tag
-            return None
-        *properties, text = [self.tag(one) for one in raws if not one.startswith("</")]
-        names = self.run_names
-        if (
-            text.name not in names.texts
-            or (properties and properties[0].name not in names.properties)
-            or not names.others.isdisjoint(tag.name for tag in (*properties, text))
-        ):
-            return None
-        return Head(len(raw) - text.size, len(raw), text)
-
-    def start(self, run: re.Match[str]) -> Start | None:
-        """What a plain run begins with; None if it is something else."""
-        tag, head = self.tag(run["run"]), self.head(run["head"])
-        return (tag, head) if head is not None and tag.name in self.run_names.runs and tag.scope is self else None
-
-    def known_name(self, name: str) -> str:
-        """A name with a known prefix."""
-        prefix, _, local = name.rpartition(":")
-        if prefix == "xml":
-            return name
+    def _name(self, raw: str) -> str:
+        """The name of an element with a known prefix."""
+        prefix, _, local = raw.rpartition(":")
         scope: Scope | None = self
         while scope is not None and prefix not in scope.addresses:
             scope = scope.around
-        address = scope.addresses[prefix] if scope is not None else ""
-        return f"{NAMESPACES.get(address, address)}:{local}" if address else local
+        address = "" if scope is None else scope.addresses[prefix]
+        return f"{NAMESPACES.get(address, address)}:{local}" if address else raw  # without one, or with xml:
+
+    def _attributes(self, raw: str) -> Mapping[str, str]:
+        """The attributes of a tag, with known prefixes."""
+        found = ATTRIBUTE.findall(raw)
+        if "xmlns" in raw:
+            found = [one for one in found if not declares(one[0])]
+        if "&" in raw or not raw.isprintable():
+            found = [(key, attribute_value(double or single), "") for key, double, single in found]
+        return {self.name(key) if ":" in key else key: double or single for key, double, single in found}
+
+    def inside(self, raw: str) -> Scope:
+        """The scope of a tag with these attributes."""
+        found = ATTRIBUTE.findall(raw)
+        declared = [(key[6:], attribute_value(double or single)) for key, double, single in found if declares(key)]
+        return Scope(self.run_names, declared, self) if declared else self
+
+    def _head(self, raw: str) -> Head | None:
+        """What is in a plain run before its characters; None if it is something else."""
+        tags = list(PIECES.finditer(raw))
+        if "xmlns" in raw or any(tag.lastgroup == "text" for tag in tags):  # a > in the last tag
+            return None
+        if len(RUN_TEXTS.findall(raw)) > 1:
+            return None
+        found = [self.name(tag["name"]) for tag in tags if tag["name"]]
+        names = self.run_names
+        if found[-1] not in names.texts or not names.others.isdisjoint(found):
+            return None
+        if len(found) > 1 and found[0] not in names.properties:
+            return None
+        text = tags[-1]
+        return Head(text.start(), len(raw), len(f"</{text['name']}>"), self.attributes(text["attributes"]))
+
+    def find_head(self, run: re.Match[str]) -> Head | None:
+        """The head of plain runs that were found; None if they are something else, or declare prefixes."""
+        if self.name(run["run"]) not in self.run_names.runs or "xmlns" in run[0]:
+            return None
+        return self.head(run["head"])
+
+
+# A tag, text or plain runs: kind, start, end, name, what reads the attributes, the characters of text, and the runs.
+# The end tag of an element that closes itself is empty.
+Piece = tuple[
+    Kind | Literal["runs"],
+    int,
+    int,
+    str,
+    Callable[[], Mapping[str, str]],
+    str,
+    tuple[re.Match[str], Scope, Head] | None,
+]
 
 
 def scan(text: str, name: str, run_names: RunNames) -> Iterator[Piece]:
     """The pieces of a well-formed part without a document type; `name` is for messages."""
-    return scan_range(text, name, 0, len(text), Scope(run_names, {}), RUNS_OR_PIECE if run_names.texts else PIECE)
+    return scan_range(text, name, 0, len(text), Scope(run_names), RUNS_AND_PIECES if run_names.texts else PIECES)
 
 
 def scan_range(
-    text: str, name: str, start: int, end: int, scope: Scope, pattern: re.Pattern[str] = PIECE
+    text: str, name: str, start: int, end: int, scope: Scope, pattern: re.Pattern[str] = PIECES, depth: int = 0
 ) -> Iterator[Piece]:
-    """The pieces of `text[start:end]`, which begins in a scope."""
+    """The pieces of `text[start:end]`, which begins in a scope at some depth."""
+    inside = lru_cache(MAX_SCOPES)(Scope.inside)
     scopes: list[Scope] = []  # around the elements that are open
-    for one in pattern.finditer(text, start, end):
-        several: Iterable[re.Match[str]] = (one,)
-        if one.lastgroup == "others":
-            first = scope.start(one)
-            if first is not None and len(scopes) + 3 <= MAX_DEPTH and "xmlns" not in one["others"]:
-                start, end = one.span()
-                yield "runs", start, end, "", NO_ATTRIBUTES, "", first
-                continue
-            several = PIECE.finditer(text, *one.span())
-        for found in several:
-            start, end = found.span()
-            match found.lastgroup:
-                case "tag":
-                    tag = scope.tag(found[0])
-                    if len(scopes) == MAX_DEPTH:
-                        raise unsafe(name, f"elements are nested more than {MAX_DEPTH} deep")
-                    yield "start", start, end, tag.name, tag.attributes, "", None
-                    if tag.end_size:
-                        scopes.append(scope)
-                        scope = tag.scope
-                    else:
-                        yield "end", end, end, "", NO_ATTRIBUTES, "", None
-                case "end":
-                    scope = scopes.pop()
-                    yield "end", start, end, "", NO_ATTRIBUTES, "", None
-                case "text":
-                    yield "text", start, end, "", NO_ATTRIBUTES, text_value(found[0]), None
+    texts, first = list[str](), 0  # neighbors, and where they start
+    for found in pattern.finditer(text, start, end):
+        kind, (start, end) = found.lastgroup, found.span()
+        if kind == "text":
+            first = first if texts else start
+            texts.append(text_value(found[0]))
+            continue
+        if texts:
+            yield "text", first, start, "", dict, "".join(texts), None
+            texts.clear()
+        if kind == "others":
+            head = scope.find_head(found)
+            if head is not None and depth + len(scopes) + 4 <= MAX_DEPTH:
+                yield "runs", start, end, "", dict, "", (found, scope, head)
+            else:
+                yield from scan_range(text, name, start, end, scope, PIECES, depth + len(scopes))
+        elif kind == "end":
+            scope = scopes.pop()
+            yield "end", start, end, "", dict, "", None
+        elif kind == "attributes":
+            if depth + len(scopes) == MAX_DEPTH:
+                raise unsafe(name, f"elements are nested more than {MAX_DEPTH} deep")
+            raw_name, raw = found.group("name", "attributes")
+            own = inside(scope, raw) if "xmlns" in raw else scope
+            yield "start", start, end, own.name(raw_name), partial(own.attributes, raw) if raw else dict, "", None
+            if raw.endswith("/"):
+                yield "end", end, end, "", dict, "", None
+            else:
+                scopes.append(scope)
+                scope = own
 
 
-def raw_name(tag: str) -> str:
-    """The name in a tag."""
-    found = NAME.match(tag, 1)
-    return found[0] if found else ""
+def declares(attribute: str) -> bool:
+    """Whether an attribute declares a prefix, or what names without one stand for."""
+    return attribute == "xmlns" or attribute.startswith("xmlns:")
 
 
 def attribute_value(raw: str) -> str:
@@ -188,13 +192,11 @@ def attribute_value(raw: str) -> str:
 
 
 def text_value(raw: str) -> str:
-    """The characters of text."""
+    """The characters of text, or of a section without references."""
     if "\r" in raw:
         raw = LINE_END.sub("\n", raw)
-    if "<" in raw:  # a section of characters, which has no references
-        parts = CDATA.split(raw)
-        parts[::2] = [REFERENCE.sub(character, part) for part in parts[::2]]
-        return "".join(parts)
+    if raw.startswith("<"):
+        return raw[len("<![CDATA[") : -len("]]>")]
     return REFERENCE.sub(character, raw) if "&" in raw else raw
 
 

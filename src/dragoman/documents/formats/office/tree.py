@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from dragoman.documents.formats.office.scanner import (
-    RUN_TEXT,
-    SINGLE_RUN,
+    RUN_TEXTS,
+    SINGLE_RUNS,
+    Head,
     Piece,
     RunNames,
-    Start,
+    Scope,
     scan,
     scan_range,
     text_value,
@@ -54,31 +56,33 @@ class Element:
 class PlainRuns(Element):
     """Neighboring runs with the same properties and nothing but text, as if they were one element."""
 
-    def __init__(self, text: str, start: int, end: int, first: Start) -> None:
-        tag, self.head = first
-        self.text, self.scope = text, tag.scope
-        self.name, self.attributes, self.value = tag.name, tag.attributes, ""
-        self.start, self.end = start, end
-        self.content, self.closing = start + tag.size, end - tag.end_size
+    def __init__(self, found: re.Match[str], scope: Scope, head: Head) -> None:
+        self.found, self.scope, self.head = found, scope, head
+        self.name, self.value = scope.name(found["run"]), ""
+        self.start, self.end = found.span()
+        self.content, self.closing = found.start("head"), self.end - len(f"</{found['run']}>")
+
+    @cached_property
+    def attributes(self) -> Mapping[str, str]:  # type: ignore[override]
+        """The attributes of the first run."""
+        return self.scope.attributes(self.found.string[self.found.end("run") : self.content - 1])
 
     @cached_property
     def children(self) -> list[Element]:  # type: ignore[override]
         """The properties and the texts of all runs, which are only built when they are asked for."""
         names = self.scope.run_names.properties | self.scope.run_names.texts
-        return list(build_trees(scan_range(self.text, "", self.start, self.end, self.scope), self.text, names))
+        return list(build_trees(scan_range(self.found.string, "", self.start, self.end, self.scope), names))
 
     def texts(self) -> list[str]:
         """The characters of each run."""
-        found: list[str] = RUN_TEXT.findall(self.text, self.content, self.end)
-        markup = self.text[self.content : self.end]
+        markup = self.found[0]
+        found: list[str] = RUN_TEXTS.findall(markup)
         return list(map(text_value, found)) if "&" in markup or "\r" in markup else found
 
     def divide(self) -> Iterator[PlainRuns]:
         """Each run by itself."""
-        for run in SINGLE_RUN.finditer(self.text, self.start, self.end):
-            first = self.scope.start(run)
-            assert first is not None  # they differ in attributes only
-            yield PlainRuns(self.text, *run.span(), first)
+        for run in SINGLE_RUNS.finditer(self.found.string, self.start, self.end):
+            yield PlainRuns(run, self.scope, self.head)
 
 
 class TreeReader:
@@ -107,28 +111,29 @@ class TreeReader:
         if is_plain_xml(self.text):
             pieces = scan(self.text, self.name, self.run_names)
         else:
-            pieces = ((*event, None) for event in parse(self.text, self.name, self.doctype))
-        return build_trees(pieces, self.text, self.built, self.alone, self.skipped)
+            pieces = (
+                (event.kind, event.start, event.end, event.name, partial(dict, event.attributes), event.value, None)
+                for event in parse(self.text, self.name, self.doctype)
+            )
+        return build_trees(pieces, self.built, self.alone, self.skipped)
 
 
-def build_trees(
-    pieces: Iterable[Piece], text: str, built: Names, alone: Names = NONE, skipped: Names = NONE
-) -> Iterator[Element]:
+def build_trees(pieces: Iterable[Piece], built: Names, alone: Names = NONE, skipped: Names = NONE) -> Iterator[Element]:
     """The elements among the pieces of a text, as `TreeReader` has them."""
     opened: list[Element] = []  # a root, and elements inside it
     depth = skipping = 0  # the latter is the depth of the element that is passed over
-    for kind, start, end, name, attributes, value, first in pieces:
+    for kind, start, end, name, attributes, value, run in pieces:
         if kind == "start":
             depth += 1
             if opened or (name in built and not skipping):
-                element = Element(name, start, 0, end, 0, attributes, "", [])
+                element = Element(name, start, 0, end, 0, attributes(), "", [])
                 if opened:
                     opened[-1].children.append(element)
                 opened.append(element)
             elif not skipping and name in skipped:
                 skipping = depth
             elif not skipping and name in alone:
-                yield Element(name, start, start, attributes=attributes)
+                yield Element(name, start, start, attributes=attributes())
         elif kind == "end":
             if opened:
                 element = opened.pop()
@@ -138,9 +143,8 @@ def build_trees(
             elif skipping == depth:
                 skipping = 0
             depth -= 1
-        elif opened and first is not None:
-            runs = PlainRuns(text, start, end, first)
-            parent = opened[-1]
+        elif opened and run is not None:
+            runs, parent = PlainRuns(*run), opened[-1]
             parent.children += [runs] if parent.name in runs.scope.run_names.parents else runs.divide()
         elif opened and kind == "text":
             opened[-1].children.append(Element("", start, end, start, end, NO_ATTRIBUTES, value, []))
