@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from dragoman.documents.formats.office.items import Item, ItemReader, local, pair_ranges, trim
+from dragoman.documents.formats.office.items import Item, ItemReader, local
+from dragoman.documents.formats.office.pairs import pair_ranges, trim
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.runs import make_slot
 from dragoman.documents.formats.office.scanner import RunNames
