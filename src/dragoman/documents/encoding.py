@@ -67,7 +67,8 @@ def decode(data: bytes, name: str, declared: str | None = None, at: int = 0) -> 
     found = Encoding(encoding, mark)
     if "\0" in text:
         raise DocumentError(f"{name} has NUL characters: it is not a text file", code="damaged_document")
-    if found.encode(text) != data:  # such as a stateful encoding with superfluous escapes
+    exact = codecs.lookup(encoding).name == "utf-8"  # others, such as one with superfluous escapes, are checked
+    if not exact and found.encode(text) != data:
         raise DocumentError(
             f"{name} cannot be written as it was read in {encoding}; save it as UTF-8", code="unsupported_encoding"
         )

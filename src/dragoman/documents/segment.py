@@ -193,8 +193,9 @@ class SegmentBuilder:
         while self._open[-1] != matching[-1]:
             self._unpair(self._open.pop())
         index = self._open.pop()
-        self.spans[index] = replace(self.spans[index], end=len(self.text), close=markup)
-        self._empty = index if self.spans[index].start == len(self.text) else None
+        span, end = self.spans[index], len(self.text)  # `replace` is slower, which matters here
+        self.spans[index] = Span(span.start, end, "pair", span.open, markup, span.parent, span.at, span.name, span.half)
+        self._empty = index if span.start == end else None
 
     def _move_last_space(self) -> None:
         """A space before the point at the end belongs to the point: translations end without spaces."""

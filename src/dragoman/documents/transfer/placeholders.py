@@ -115,6 +115,8 @@ def protect_placeholders(
     and `bases`, the numbers that exponents were taken from.
     Placeholders without a character between them are one span: models do not copy masks that touch.
     """
+    if not (unknown or bases or may_have_placeholders(segment.text)):
+        return segment
     protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
     edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
     pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
@@ -143,6 +145,8 @@ def protect_placeholders(
 
 def protect_points(segment: Segment) -> Segment:
     """The segment with the points that stand for words as protected spans, unless other markup touches them."""
+    if all(span.kind != "point" for span in segment.spans):
+        return segment
     edges = Counter(edge for span in segment.spans for edge in {span.start, span.end})
     spans = [
         replace(span, kind="protected") if edges[span.start] == 1 and stands_for_word(segment.text, span) else span
@@ -239,6 +243,8 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
     A placeholder for a number, such as `%d` or `{count}`, is masked by a number, which governs the grammar around it;
     `numbers` are preferred.
     """
+    if not protected:
+        return MaskedText(text)
     masked, masks, place = "", list[Mask](), 0
     taken = mask_like(text)
     for order, (index, span) in enumerate(protected):
@@ -274,6 +280,8 @@ def mask_words(order: int, numeric: bool) -> Iterator[str]:
 
 def cut(masked: MaskedText, start: int, end: int) -> MaskedText:
     """A part of a masked text, with the masks inside it."""
+    if not masked.masks:
+        return MaskedText(masked.text[start:end])
     first = bisect_left(masked.masks, start, key=lambda mask: mask.start)
     last = bisect_left(masked.masks, end, key=lambda mask: mask.start)
     inside = masked.masks[first:last]

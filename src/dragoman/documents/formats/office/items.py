@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.rules import Role, Rules
-from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.formats.office.scanner import MAX_TAGS, Head
+from dragoman.documents.formats.office.tree import Element, PlainRuns
 from dragoman.documents.transfer.ranges import Range
 
 ItemKind = Literal["text", "break", "point", "open", "close", "protected"]
@@ -68,6 +69,7 @@ class ItemReader:
         self.items: list[Item] = []
         self.looks: dict[str, tuple[str, str]] = {}  # of the properties of runs, most of which occur often
         self.markup: dict[str, tuple[str, str]] = {}  # of text, by its start tag
+        self.plain: dict[Head, TextRun] = {}  # most plain runs begin like others
 
     def read(self, paragraph: Element) -> list[Item]:
         """The items of a paragraph, in order."""
@@ -79,7 +81,9 @@ class ItemReader:
     def _child(self, element: Element, run: TextRun, unit: Range | None) -> None:
         """An element of a paragraph or of a container; `unit` is given inside something that stays together."""
         name, rules = element.name, self.rules
-        if name in rules.runs:
+        if isinstance(element, PlainRuns):
+            self._plain_runs(element, run, unit)
+        elif name in rules.runs:
             self._run(element, run, unit)
         elif name in rules.containers:
             self._container(element, run, unit)
@@ -89,6 +93,22 @@ class ItemReader:
             self._content(element, own, unit or (element.start, element.end))
         elif name or rules.direct:
             self._content(element, run, unit or (element.start, element.end))
+
+    def _plain_runs(self, runs: PlainRuns, run: TextRun, unit: Range | None) -> None:
+        """Runs that look the same are one item if each has words; those without may be left out at the edges."""
+        head, known = runs.head, self.plain.get(runs.head)
+        texts = [*map(str.strip, runs.texts())] if self._strips(head.attributes) else runs.texts()
+        if len(texts) > 1 and (known is None or not all(map(str.strip, texts))):
+            for one in runs.divide():
+                self._plain_runs(one, run, unit)
+        elif known is None:
+            self._run(runs, run, unit)
+        else:
+            key, _, text_open, text_close, _, label = known
+            start, end, part = runs.content + head.properties_size, runs.closing, self.text
+            own = TextRun(key, part[runs.start : start], text_open, text_close, part[end : runs.end], label)
+            text = self._without_breaks("".join(texts))
+            self.items.append(Item("text", unit or (runs.start, runs.end), part[start:end], text, own))
 
     def _run(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules = self.rules
@@ -125,6 +145,10 @@ class ItemReader:
             key, label = self.looks.get(raw) or self._look(raw, properties)
         around = ("", "") if text is None else self._text_markup(text)
         own = TextRun(key, opening, *around, self.text[element.closing : element.end], label)
+        if isinstance(element, PlainRuns):
+            if len(self.plain) == MAX_TAGS:
+                self.plain.clear()
+            self.plain[element.head] = own
         for child in element.children:
             if child.name and child is not properties:
                 self._content(child, own, unit)
@@ -177,12 +201,8 @@ class ItemReader:
             if rules.direct:
                 self.items.append(Item("text", unit, raw, element.value, run))
         elif name in rules.texts:
-            text = "".join([child.value for child in element.children])
-            if not rules.newlines and not text.isprintable():
-                text = re.sub(r"[\t\r\n]", " ", text)
-            if rules.strips and element.attributes.get("xml:space") != "preserve":
-                text = text.strip()
-            self.items.append(Item("text", unit, raw, text, run))
+            text = self._without_breaks("".join([child.value for child in element.children]))
+            self.items.append(Item("text", unit, raw, text.strip() if self._strips(element.attributes) else text, run))
         elif name in rules.breaks:
             self.items.append(Item("break", unit, wrapper.open + raw + wrapper.close, "\n"))
         elif name in rules.characters:
@@ -204,6 +224,14 @@ class ItemReader:
                 key = local(name)
             self.items.append(Item("point", unit, raw, "", wrapper, element.start, key, role, code))
 
+    def _strips(self, attributes: Mapping[str, str]) -> bool:
+        """Whether white space at the ends of a text with these attributes does not count."""
+        return self.rules.strips and attributes.get("xml:space") != "preserve"
+
+    def _without_breaks(self, text: str) -> str:
+        """A text without line breaks, unless they count."""
+        return text if self.rules.newlines or text.isprintable() else re.sub(r"[\t\r\n]", " ", text)
+
     def _protected(self, element: Element, run: TextRun, unit: Range) -> None:
         """What has text that is not translated; a point if it has none."""
         raw = self.text[element.start : element.end]
@@ -215,108 +243,3 @@ class ItemReader:
 def local(name: str) -> str:
     """A name without its prefix."""
     return name.rpartition(":")[2]
-
-
-def pair_ranges(items: Sequence[Item], rules: Rules) -> list[Item]:
-    """Items with fields and ranges that begin and end in the same container turned into pairs or protected text."""
-    frames: list[list[int]] = [[]]  # items that wait for their end, by container
-    found: dict[int, int] = {}
-    for index, item in enumerate(items):
-        if item.kind == "open":
-            frames.append([])
-        elif item.kind == "close":
-            frames.pop()
-        elif item.role in ("begin", "start"):
-            frames[-1].append(index)
-        elif item.role in ("end", "stop"):
-            starts = [i for i in frames[-1] if items[i].name == item.name]
-            if starts:
-                found[starts[-1]] = index
-                while frames[-1].pop() != starts[-1]:  # ranges that cross this one stay points
-                    pass
-    return list(_paired(items, found, rules, 0, len(items)))
-
-
-def _paired(items: Sequence[Item], ends: dict[int, int], rules: Rules, index: int, last: int) -> Iterator[Item]:
-    while index < last:
-        item = items[index]
-        end = ends.get(index)
-        if end is None:
-            yield item
-            index += 1
-            continue
-        inside = items[index + 1 : end]
-        if item.role == "start":
-            yield item._replace(kind="open", role="")
-            yield from _paired(items, ends, rules, index + 1, end)
-            yield items[end]._replace(kind="close", role="")
-        else:
-            separate = next((i for i in range(index + 1, end) if items[i].role == "separate"), end)
-            code = "".join(one.code for one in items[index:separate])
-            whole = (item.unit[0], items[end].unit[1])
-            if rules.is_translated_field(code) and separate < end and is_balanced(items[index + 1 : separate]):
-                markup = "".join(one.whole for one in items[index : separate + 1])
-                yield Item("open", (item.unit[0], items[separate].unit[1]), markup, name="field")
-                yield from _paired(items, ends, rules, separate + 1, end)
-                yield Item("close", items[end].unit, items[end].whole, name="field")
-            else:
-                text = (
-                    "".join(one.text for one in inside if one.kind in ("text", "protected")) if separate < end else ""
-                )
-                markup = "".join(one.whole for one in items[index : end + 1])
-                yield Item("protected" if text.strip() else "point", whole, markup, text.strip(), name="field")
-        index = end + 1
-
-
-def is_balanced(items: Sequence[Item]) -> bool:
-    """Whether containers that are opened are closed."""
-    depth = 0
-    for item in items:
-        depth += {"open": 1, "close": -1}.get(item.kind, 0)
-        if depth < 0:
-            return False
-    return depth == 0
-
-
-def trim(items: Sequence[Item]) -> list[Item]:
-    """Items without those before the first and after the last word, and without pairs around all of them."""
-    groups: list[list[Item]] = []
-    end = -1
-    for item in items:
-        if groups and item.unit[0] < end:
-            groups[-1].append(item)
-        else:
-            groups.append([item])
-        if item.unit[1] > end:
-            end = item.unit[1]
-    first, last = 0, len(groups)
-
-    def outer(group: list[Item]) -> bool:
-        return not any(item.has_content for item in group) and is_balanced(group)
-
-    while first < last:
-        if outer(groups[first]):
-            first += 1
-        elif outer(groups[last - 1]):
-            last -= 1
-        elif len(groups[first]) == 1 and groups[first][0].kind == "open":
-            close = _closing(groups, first)
-            if close == last - 1 and len(groups[close]) == 1:
-                first, last = first + 1, close
-            elif close is not None and not any(item.has_content for one in groups[first:close] for item in one):
-                first = close + 1
-            else:
-                break
-        else:
-            break
-    return [item for group in groups[first:last] for item in group]
-
-
-def _closing(groups: Sequence[Sequence[Item]], first: int) -> int | None:
-    """The group that closes the container that the first group opens."""
-    depth = 0
-    for index in range(first, len(groups)):
-        depth += sum({"open": 1, "close": -1}.get(item.kind, 0) for item in groups[index])
-        if depth == 0:
-            return index
-    return None

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from dragoman.documents.formats.office.items import Item, ItemReader, local, pair_ranges, trim
+from dragoman.documents.formats.office.items import Item, ItemReader, local
+from dragoman.documents.formats.office.pairs import pair_ranges, trim
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.runs import make_slot
-from dragoman.documents.formats.office.tree import Element, TreeReader
+from dragoman.documents.formats.office.scanner import RunNames
+from dragoman.documents.formats.office.tree import Element, PlainRuns, TreeReader
 from dragoman.documents.formats.office.xml_events import decode_part
 from dragoman.documents.markup import TAG, attributes, escape_attribute, escape_xml
 from dragoman.documents.segment import MAX_DEPTH, NO_OPTIONS, Segment
@@ -53,7 +55,9 @@ class PartReader:
         rules = self.rules
         built = rules.paragraphs | rules.strings | rules.inspected
         alone = frozenset(rules.attributes)
-        for element in TreeReader(self.text, self.name, self.doctype, built, alone, rules.skipped).read():
+        parents = rules.paragraphs | rules.containers
+        run_names = RunNames(parents, rules.runs - self.named, rules.properties, rules.texts, self.named)
+        for element in TreeReader(self.text, self.name, self.doctype, built, alone, rules.skipped, run_names).read():
             self._element(element)
         return sorted(self.slots, key=lambda slot: (slot.start, -slot.end))
 
@@ -69,7 +73,8 @@ class PartReader:
             if name in rules.attributes:
                 self._attributes(element)
         for child in element.children:
-            if child.children or child.name in self.named:  # few, so that most need no call
+            # few, so that most need no call; plain runs have no such element inside
+            if child.name in self.named or not (isinstance(child, PlainRuns) or not child.children):
                 self._element(child)
 
     def _paragraph(self, paragraph: Element) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -168,7 +167,7 @@ def make_slot(items: Sequence[Item], key: str, rules: Rules, spaces: str) -> Run
     segment = builder.build(key)
     return RunSlot(
         items[0].unit[0],
-        max(item.unit[1] for item in items),
+        max([item.unit[1] for item in items]),
         segment,
         runs=runs,
         bases=found,
@@ -180,20 +179,25 @@ def make_slot(items: Sequence[Item], key: str, rules: Rules, spaces: str) -> Run
 
 def choose_bases(items: Sequence[Item]) -> dict[int, TextRun]:
     """The run that most of the text in each container has, by the index of the item that opens it; -1 is all."""
-    counts: dict[int, Counter[str]] = {-1: Counter()}
+    counts = {-1: dict[str, int]()}  # of characters, by the key of their run
     looks: dict[str, TextRun] = {}
     opened = [-1]
     for index, item in enumerate(items):
-        if item.kind == "open":
+        if item.kind == "text":
+            if item.text.strip():
+                key, count = item.run.key, counts[opened[-1]]
+                looks.setdefault(key, item.run)
+                count[key] = count.get(key, 0) + len(item.text)
+        elif item.kind == "open":
             opened.append(index)
-            counts[index] = Counter()
+            counts[index] = {}
         elif item.kind == "close":
             opened.pop()
-        elif item.kind == "text" and item.text.strip():
-            looks.setdefault(item.run.key, item.run)
-            counts[opened[-1]][item.run.key] += len(item.text)
-    everything = sum(counts.values(), Counter())
-    return {
-        index: looks[(count or everything).most_common(1)[0][0]] if everything else PLAIN
-        for index, count in counts.items()
-    }
+    if not looks:
+        return dict.fromkeys(counts, PLAIN)
+    everything = dict[str, int]()
+    for count in counts.values():
+        for key, characters in count.items():
+            everything[key] = everything.get(key, 0) + characters
+    bases = {index: count or everything for index, count in counts.items()}
+    return {index: looks[max(count, key=count.__getitem__)] for index, count in bases.items()}

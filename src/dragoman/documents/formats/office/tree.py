@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Final
 
-from dragoman.documents.formats.office.xml_events import NO_ATTRIBUTES, Kind, Parser
+from dragoman.documents.formats.office.scanner import (
+    RUN_TEXTS,
+    SINGLE_RUNS,
+    Head,
+    Piece,
+    RunNames,
+    Scope,
+    scan,
+    scan_range,
+    text_value,
+)
+from dragoman.documents.formats.office.xml_events import NO_ATTRIBUTES, is_plain_xml, parse
 from dragoman.documents.markup import Names
+
+NONE: Final[Names] = frozenset()
+NO_RUNS: Final = RunNames()
 
 
 @dataclass(slots=True)
@@ -36,91 +53,98 @@ class Element:
         return None
 
 
-class TreeReader(Parser):
+class PlainRuns(Element):
+    """Neighboring runs with the same properties and nothing but text, as if they were one element."""
+
+    def __init__(self, found: re.Match[str], scope: Scope, head: Head) -> None:
+        self.found, self.scope, self.head = found, scope, head
+        self.name, self.value = scope.name(found["run"]), ""
+        self.start, self.end = found.span()
+        self.content, self.closing = found.start("head"), self.end - len(f"</{found['run']}>")
+
+    @cached_property
+    def attributes(self) -> Mapping[str, str]:  # type: ignore[override]
+        """The attributes of the first run."""
+        return self.scope.attributes(self.found.string[self.found.end("run") : self.content - 1])
+
+    @cached_property
+    def children(self) -> list[Element]:  # type: ignore[override]
+        """The properties and the texts of all runs, which are only built when they are asked for."""
+        names = self.scope.run_names.properties | self.scope.run_names.texts
+        return list(build_trees(scan_range(self.found.string, "", self.start, self.end, self.scope), names))
+
+    def texts(self) -> list[str]:
+        """The characters of each run."""
+        markup = self.found[0]
+        found: list[str] = RUN_TEXTS.findall(markup)
+        return list(map(text_value, found)) if "&" in markup or "\r" in markup else found
+
+    def divide(self) -> Iterator[PlainRuns]:
+        """Each run by itself."""
+        for run in SINGLE_RUNS.finditer(self.found.string, self.start, self.end):
+            yield PlainRuns(run, self.scope, self.head)
+
+
+class TreeReader:
     """Reads the outermost elements of a part that have one of the names `built`, with everything inside them.
 
     Outside of those, elements called `alone` are read without what is inside, and `skipped` ones are passed over.
+    `run_names` are those of plain runs.
     """
 
-    def __init__(self, text: str, name: str, doctype: bool, built: Names, alone: Names, skipped: Names) -> None:
-        super().__init__(text, name, doctype)
-        self.built, self.alone, self.skipped = built, alone, skipped
-        self.roots: list[Element] = []
-        self.opened: list[Element] = []  # a root, and elements inside it
-        self.skipping = 0  # the depth of the element that is passed over
-        self.last: Element | None = None  # it ends, or its start tag does, where the next event begins
-        self.last_kind: Kind = "other"
-        self.values: list[str] = []  # of text that comes in several calls
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        doctype: bool,
+        built: Names,
+        alone: Names,
+        skipped: Names,
+        run_names: RunNames = NO_RUNS,
+    ) -> None:
+        self.text, self.name, self.doctype = text, name, doctype
+        self.built, self.alone, self.skipped, self.run_names = built, alone, skipped, run_names
 
     def read(self) -> Iterator[Element]:
         """The elements, in order."""
-        for _ in self.feed():
-            complete = len(self.roots) - (self.last is not None)
-            yield from self.roots[:complete]
-            del self.roots[:complete]
-        self._end_last(self.size)
-        yield from self.roots
-
-    def _end_last(self, place: int) -> None:
-        """End what is before this place."""
-        last = self.last
-        if last is not None:
-            if self.last_kind == "start":
-                last.content = place
-            elif self.last_kind == "text":
-                last.value, last.closing = "".join(self.values), place
-            last.end = place
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        name = self._enter(name)
-        if not self.opened and (self.skipping or name not in self.built):
-            self._outside()
-            if not self.skipping and name in self.skipped:
-                self.skipping = self.depth
-            elif not self.skipping and name in self.alone:
-                place = self._place()
-                self.roots.append(Element(name, place, place, attributes=self._renamed(attributes)))
-            return
-        place = self._place()
-        self._end_last(place)
-        element = Element(name, place, 0, 0, 0, self._renamed(attributes) if attributes else NO_ATTRIBUTES, "", [])
-        (self.opened[-1].children if self.opened else self.roots).append(element)
-        self.opened.append(element)
-        self.last, self.last_kind = element, "start"
-
-    def _end(self, name: str) -> None:
-        if self.opened:
-            place = self._place()
-            self._end_last(place)
-            self.last, self.last_kind = self.opened.pop(), "end"
-            self.last.closing = place
+        pieces: Iterable[Piece]
+        if is_plain_xml(self.text):
+            pieces = scan(self.text, self.name, self.run_names)
         else:
-            self._outside()
-            if self.skipping == self.depth:
-                self.skipping = 0
-        self.depth -= 1
+            pieces = (
+                (event.kind, event.start, event.end, event.name, partial(dict, event.attributes), event.value, None)
+                for event in parse(self.text, self.name, self.doctype)
+            )
+        return build_trees(pieces, self.built, self.alone, self.skipped)
 
-    def _text(self, value: str) -> None:
-        if not self.opened:
-            self._outside()
-        elif self.last_kind == "text":
-            self.values.append(value)
-        else:
-            place = self._place()
-            self._end_last(place)
-            self.last, self.last_kind, self.values = Element("", place, content=place), "text", [value]
-            self.opened[-1].children.append(self.last)
 
-    def _other(self, _: str) -> None:
-        if self.opened:
-            place = self._place()
-            self._end_last(place)
-            self.last, self.last_kind = Element("", place), "other"
-        else:
-            self._outside()
-
-    def _outside(self) -> None:
-        """End the root before this event, which is outside of all roots."""
-        if self.last is not None:
-            self._end_last(self._place())
-            self.last = None
+def build_trees(pieces: Iterable[Piece], built: Names, alone: Names = NONE, skipped: Names = NONE) -> Iterator[Element]:
+    """The elements among the pieces of a text, as `TreeReader` has them."""
+    opened: list[Element] = []  # a root, and elements inside it
+    depth = skipping = 0  # the latter is the depth of the element that is passed over
+    for kind, start, end, name, attributes, value, run in pieces:
+        if kind == "start":
+            depth += 1
+            if opened or (name in built and not skipping):
+                element = Element(name, start, 0, end, 0, attributes(), "", [])
+                if opened:
+                    opened[-1].children.append(element)
+                opened.append(element)
+            elif not skipping and name in skipped:
+                skipping = depth
+            elif not skipping and name in alone:
+                yield Element(name, start, start, attributes=attributes())
+        elif kind == "end":
+            if opened:
+                element = opened.pop()
+                element.closing, element.end = start, end
+                if not opened:
+                    yield element
+            elif skipping == depth:
+                skipping = 0
+            depth -= 1
+        elif opened and run is not None:
+            runs, parent = PlainRuns(*run), opened[-1]
+            parent.children += [runs] if parent.name in runs.scope.run_names.parents else runs.divide()
+        elif opened and kind == "text":
+            opened[-1].children.append(Element("", start, end, start, end, NO_ATTRIBUTES, value, []))

@@ -85,21 +85,43 @@ def parse(text: str, name: str, doctype: bool = False) -> Iterator[Event]:
     return EventParser(text, name, doctype).parse()
 
 
-class Parser:
+def is_plain_xml(text: str) -> bool:
+    """Whether a part is well formed and has no document type, which could declare what patterns cannot know."""
+
+    def stop(*_: object) -> None:
+        raise expat.ExpatError
+
+    data, _, encoding = encode(text)
+    parser = expat.ParserCreate(encoding, " ")
+    parser.StartDoctypeDeclHandler = stop
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError:
+        return False
+    return True
+
+
+def encode(text: str) -> tuple[bytes, int, str]:
+    """A text for Expat, the bytes of each character, or 0 if they differ, and the encoding."""
+    if text.isascii():
+        return text.encode(), 1, "utf-8"
+    data = text.encode("utf-16-le", "surrogatepass")
+    if len(data) == 2 * len(text):
+        return data, 2, "utf-16LE"
+    return text.encode("utf-8", "surrogatepass"), 0, "utf-8"
+
+
+class EventParser:
     """What Expat calls back, with the places of events, a chunk at a time."""
 
     def __init__(self, text: str, name: str, doctype: bool) -> None:
         self.name, self.doctype, self.depth = name, doctype, 0
         self.size = len(text)
-        # an encoding in which a character has a fixed number of bytes, if there is one that Expat reads
-        self.width, encoding = (1, "utf-8") if text.isascii() else (2, "utf-16-le")
-        self.data = text.encode(encoding, "surrogatepass")
-        if len(self.data) != self.width * len(text):
-            self.width, encoding = 0, "utf-8"
-            self.data = text.encode(encoding, "surrogatepass")
+        self.found: list[Found] = []  # events without their ends, which are where the next ones start
+        self.data, self.width, encoding = encode(text)
         self.byte, self.character = 0, 0  # the last place, if the width differs
         self.names: dict[str, str] = {}
-        self.parser = parser = expat.ParserCreate(encoding.replace("-le", "LE"), " ")
+        self.parser = parser = expat.ParserCreate(encoding, " ")
         parser.buffer_text = False
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -151,18 +173,6 @@ class Parser:
         names = self.names
         return {names.get(key) or self._name(key): value for key, value in attributes.items()}
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        raise NotImplementedError
-
-    def _end(self, name: str) -> None:
-        raise NotImplementedError
-
-    def _text(self, value: str) -> None:
-        raise NotImplementedError
-
-    def _other(self, _: str) -> None:
-        raise NotImplementedError
-
     def _doctype(self, *_: object) -> None:
         if not self.doctype:
             raise unsafe(self.name, "it declares a document type")
@@ -170,14 +180,6 @@ class Parser:
 
     def _entity(self, *_: object) -> None:
         raise unsafe(self.name, "it declares entities")
-
-
-class EventParser(Parser):
-    """Collects events."""
-
-    def __init__(self, text: str, name: str, doctype: bool) -> None:
-        super().__init__(text, name, doctype)
-        self.found: list[Found] = []  # events without their ends, which are where the next ones start
 
     def parse(self) -> Iterator[Event]:
         """The events, in order."""
