@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from importlib.metadata import version
 
 import torch
@@ -63,10 +64,12 @@ def main() -> None:
         "alignments": {"alignment": True},
         "alignments and attention": {"alignment": True, "attention": True},
     }
-    work: dict[str, Callable[[], object]] = {
-        name: lambda settings=settings: ours.translate(sources, beam=options.beam, **settings)  # type: ignore[misc]
-        for name, settings in searches.items()
-    }
+
+    def translate(settings: dict[str, object]) -> None:
+        for one in ours.translate(sources, beam=options.beam, **settings):  # type: ignore[arg-type]
+            _ = one.alignment  # which is computed when it is read
+
+    work: dict[str, Callable[[], object]] = {name: partial(translate, settings) for name, settings in searches.items()}
     work["scoring, int8"] = lambda: ours.score(pairs)
     work["scoring, float32"] = lambda: exact.score(pairs)
     work["scoring, PyTorch"] = lambda: reference.score(pairs)
