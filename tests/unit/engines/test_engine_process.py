@@ -208,7 +208,7 @@ def test_a_child_ends_with_its_engine(stub: EngineProcess) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # for the parent, which ends the child
         os.kill(stub.child.process.pid, number)
     stub.close()
-    assert stub.child.process.returncode == -signal.SIGKILL
+    assert stub.child.process.returncode in (-signal.SIGKILL, 0)  # 0 if it sees first that the engine is gone
     stub.close()
 
 
