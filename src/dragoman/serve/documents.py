@@ -14,7 +14,7 @@ from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
 from dragoman.documents.formats.office.archive import BAD_ZIP
-from dragoman.documents.formats.office.xml_events import decode_part
+from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.sentences import without_terms

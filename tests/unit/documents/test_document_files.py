@@ -13,7 +13,7 @@ import dragoman
 from dragoman.documents import translate as translate_module
 from dragoman.documents.detect import detect
 from dragoman.documents.folders import RECORD, find_documents, translate_documents
-from dragoman.documents.formats.office.xml_events import CHUNK
+from dragoman.documents.formats.office.xml.events import CHUNK
 from dragoman.documents.reports.report import Report
 from dragoman.errors import DocumentError, DragomanError, OutputError
 from dragoman.search.types import StopFlag

@@ -13,8 +13,8 @@ from tests.raising import raises
 
 from dragoman.documents.detect import read_document
 from dragoman.documents.formats.office import archive as archives
-from dragoman.documents.formats.office.tree import TreeReader
-from dragoman.documents.formats.office.xml_events import MAX_DEPTH, parse
+from dragoman.documents.formats.office.xml.events import MAX_DEPTH, parse
+from dragoman.documents.formats.office.xml.tree import TreeReader
 from dragoman.errors import DocumentError
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"

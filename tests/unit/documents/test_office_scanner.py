@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.documents.formats.office import scanner
 from dragoman.documents.formats.office.docx import RULES
 from dragoman.documents.formats.office.part import read_part
-from dragoman.documents.formats.office.scanner import RunNames, scan
-from dragoman.documents.formats.office.tree import Element, PlainRuns, TreeReader
-from dragoman.documents.formats.office.xml_events import MAX_DEPTH, NAMESPACES, is_plain_xml, parse
+from dragoman.documents.formats.office.xml import scanner
+from dragoman.documents.formats.office.xml.events import MAX_DEPTH, NAMESPACES, is_plain_xml, parse
+from dragoman.documents.formats.office.xml.scanner import RunNames, scan
+from dragoman.documents.formats.office.xml.tree import Element, PlainRuns, TreeReader
 from dragoman.errors import DocumentError
 from raising import raises
 

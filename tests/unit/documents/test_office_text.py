@@ -18,7 +18,7 @@ from dragoman.documents.formats.office.odf import RULES as ODF
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.xlsx import STRINGS
-from dragoman.documents.formats.office.xml_events import NAMESPACES
+from dragoman.documents.formats.office.xml.events import NAMESPACES
 from dragoman.documents.translate import translate_segments
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"

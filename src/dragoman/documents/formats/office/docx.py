@@ -12,7 +12,7 @@ from dragoman.documents.formats.office.archive import open_archive
 from dragoman.documents.formats.office.drawing import ALTERNATIVE_TEXTS, DRAWING_PARTS, with_drawing_languages
 from dragoman.documents.formats.office.package import ArchiveDocument, read_parts, rules_by_type
 from dragoman.documents.formats.office.rules import Role, Rules
-from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.formats.office.xml.tree import Element
 from dragoman.documents.languages import (
     LanguageChange,
     Script,

@@ -13,7 +13,7 @@ from dragoman.documents.formats.office.archive import Archive, encrypted, open_a
 from dragoman.documents.formats.office.package import ArchiveDocument
 from dragoman.documents.formats.office.part import PartReader
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
+from dragoman.documents.formats.office.xml.events import Event, decode_part, parse
 from dragoman.documents.languages import LanguageChange, element_edits
 from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions

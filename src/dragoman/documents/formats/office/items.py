@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.rules import Role, Rules
-from dragoman.documents.formats.office.scanner import MAX_TAGS, Head
-from dragoman.documents.formats.office.tree import Element, PlainRuns
+from dragoman.documents.formats.office.xml.scanner import MAX_TAGS, Head
+from dragoman.documents.formats.office.xml.tree import Element, PlainRuns
 from dragoman.documents.transfer.ranges import Range
 
 ItemKind = Literal["text", "break", "point", "open", "close", "protected"]

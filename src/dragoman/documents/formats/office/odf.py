@@ -15,8 +15,8 @@ from dragoman.documents.formats.office.formula_texts import LITERAL, FormulaText
 from dragoman.documents.formats.office.package import read_parts
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.tree import Element
-from dragoman.documents.formats.office.xml_events import Event, decode_part, parse
+from dragoman.documents.formats.office.xml.events import Event, decode_part, parse
+from dragoman.documents.formats.office.xml.tree import Element
 from dragoman.documents.languages import (
     LanguageChange,
     Script,

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from dragoman.documents.formats.office.archive import Archive
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.xml_events import decode_part, parse
+from dragoman.documents.formats.office.xml.events import decode_part, parse
 from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, Segment, Target
 from dragoman.documents.spliced import SplicedText

@@ -11,9 +11,9 @@ from dragoman.documents.formats.office.items import Item, ItemReader, local
 from dragoman.documents.formats.office.pairs import pair_ranges, trim
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.runs import make_slot
-from dragoman.documents.formats.office.scanner import RunNames
-from dragoman.documents.formats.office.tree import Element, PlainRuns, TreeReader
-from dragoman.documents.formats.office.xml_events import decode_part
+from dragoman.documents.formats.office.xml.events import decode_part
+from dragoman.documents.formats.office.xml.scanner import RunNames
+from dragoman.documents.formats.office.xml.tree import Element, PlainRuns, TreeReader
 from dragoman.documents.markup import TAG, attributes, escape_attribute, escape_xml
 from dragoman.documents.segment import MAX_DEPTH, NO_OPTIONS, Segment
 from dragoman.documents.spliced import Slot, SplicedText

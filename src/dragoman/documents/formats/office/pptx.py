@@ -14,7 +14,7 @@ from dragoman.documents.formats.office.drawing import (
 )
 from dragoman.documents.formats.office.package import ArchiveDocument, read_parts, rules_by_type
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.formats.office.xml.tree import Element
 from dragoman.documents.languages import LanguageChange
 from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions

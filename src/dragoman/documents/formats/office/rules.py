@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from dragoman.documents.edits import Edit
-from dragoman.documents.formats.office.tree import Element
+from dragoman.documents.formats.office.xml.tree import Element
 from dragoman.documents.markup import Names
 
 NOTHING: Final = re.compile(r"(?!)")

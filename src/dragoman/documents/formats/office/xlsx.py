@@ -17,7 +17,7 @@ from dragoman.documents.formats.office.drawing import DRAWING, DRAWING_PARTS, wi
 from dragoman.documents.formats.office.formula_texts import LITERAL, FormulaTexts, keep_formula_texts
 from dragoman.documents.formats.office.package import ArchiveDocument, content_types, read_parts, rules_by_type
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.xml_events import decode_part
+from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.languages import LanguageChange
 from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions

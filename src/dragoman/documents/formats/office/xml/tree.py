@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Final
 
-from dragoman.documents.formats.office.scanner import (
+from dragoman.documents.formats.office.xml.events import NO_ATTRIBUTES, is_plain_xml, parse
+from dragoman.documents.formats.office.xml.scanner import (
     RUN_TEXTS,
     SINGLE_RUNS,
     Head,
@@ -19,7 +20,6 @@ from dragoman.documents.formats.office.scanner import (
     scan_range,
     text_value,
 )
-from dragoman.documents.formats.office.xml_events import NO_ATTRIBUTES, is_plain_xml, parse
 from dragoman.documents.markup import Names
 
 NONE: Final[Names] = frozenset()

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import Final, Literal, NamedTuple
 
 from dragoman.documents.formats.office.archive import unsafe
-from dragoman.documents.formats.office.xml_events import MAX_DEPTH, NAMESPACES, Kind
+from dragoman.documents.formats.office.xml.events import MAX_DEPTH, NAMESPACES, Kind
 from dragoman.documents.markup import Names
 
 # Tags that others follow: they have no > in their attributes, because a quoted < would not be well formed.

@@ -1,0 +1,1 @@
+"""XML parts of office files: their events, tags and trees of elements."""
