@@ -46,6 +46,9 @@ class Emulated:
         assert len(parts[0]) == ctypes.sizeof(ModelConfig)
         return 1
 
+    def batch_rows(self) -> int:
+        return 64
+
     def worker_new(self, model: Any) -> int:
         return 1
 
