@@ -21,7 +21,8 @@ from dragoman.config import Recipe
 from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, build_model
-from dragoman.text import Tokenizer, learn
+from dragoman.text import Tokenizer
+from dragoman.text.learn import learn
 from dragoman.text.special_tokens import PAD
 
 FIRST_TOKEN = 4  # after the special tokens

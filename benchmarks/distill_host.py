@@ -23,7 +23,7 @@ import torch
 from translate_bulk import StandIn, head
 
 from dragoman import Translator
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.distillation import alignment
 from dragoman.distillation.bidirectional_alignment import BidirectionalAligner
 from dragoman.distillation.selection import SelectionReport, SelectionRules, select_lines

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.evaluation.bracketing import score_brackets
 from dragoman.text.trees.constituency import Bracketing, Phrase
 from dragoman.text.trees.linearization import bracket_line, parse_bracket_line

@@ -19,7 +19,8 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.config import DataRecipe, Recipe, TextRecipe
-from dragoman.data.corpora.reader import Corpus, read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
+from dragoman.data.corpora.reader import Corpus
 from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.progress import SilentReporter
 

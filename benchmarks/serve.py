@@ -41,7 +41,7 @@ def random_model(place: Path, preset: str) -> Path:
     from dragoman.modeldir.info import ModelInfo
     from dragoman.modeldir.save import save_model
     from dragoman.models.loading import as_arrays, build_model
-    from dragoman.text import learn
+    from dragoman.text.learn import learn
     from dragoman.text.special_tokens import PAD
 
     torch.manual_seed(1)

@@ -46,7 +46,7 @@ from corpus_arguments import find_file
 from shipped_card import LICENSE, card
 from shipped_phrases import count_phrases, translations, with_cases
 
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.modeldir.locate import is_model
 from dragoman.modeldir.save import set_license
 from dragoman.progress import ConsoleReporter

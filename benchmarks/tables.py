@@ -40,7 +40,7 @@ from tables_report import report
 import dragoman
 from dragoman import Recipe, Translator
 from dragoman.data.corpora.corpus import Corpus
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.models.loading import parameter_counts
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -49,7 +49,8 @@ def size(lines: Texts) -> float:
 
 def ours(kind: str) -> Callable[[Texts, argparse.Namespace], Callable[[], Encode]]:
     def make(lines: Texts, options: argparse.Namespace) -> Callable[[], Encode]:
-        from dragoman.text import learn, load_tokenizer
+        from dragoman.text import load_tokenizer
+        from dragoman.text.learn import learn
 
         where = Path(tempfile.mkdtemp())
         learn(kind, lines, options.vocabulary).save(where, "shared")

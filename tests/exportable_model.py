@@ -13,7 +13,8 @@ from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.save import save_model
 from dragoman.modeldir.weights import EMBEDDING_TABLES
 from dragoman.models.loading import as_arrays, build_model
-from dragoman.text import Tokenizer, learn
+from dragoman.text import Tokenizer
+from dragoman.text.learn import learn
 from dragoman.text.special_tokens import EOS, PAD, UNK
 from dragoman.text.token_table import FIRST_LEARNED
 from dragoman.text.tokenizer import vocabulary_sizes

@@ -11,7 +11,7 @@ from dragoman.config import Recipe
 from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, build_model
-from dragoman.text import learn
+from dragoman.text.learn import learn
 from dragoman.text.special_tokens import PAD
 
 WORDS = "one two three four five six seven eight nine ten eins zwei drei vier fünf sechs sieben acht neun zehn"

@@ -10,7 +10,8 @@ from dragoman.config import Recipe
 from dragoman.modeldir.info import ModelInfo
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, build_model
-from dragoman.text import learn, vocabulary_sizes
+from dragoman.text import vocabulary_sizes
+from dragoman.text.learn import learn
 from dragoman.text.special_tokens import EOS, PAD
 
 LINES = [

@@ -12,7 +12,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from dragoman.text import Tokenizer, learn
+from dragoman.text import Tokenizer
+from dragoman.text.learn import learn
 
 KINDS = ("bpe", "unigram", "wordpiece")
 COLORS = {"bpe": "#3b6fb6", "unigram": "#c8702a", "wordpiece": "#4c9a5b"}

@@ -10,7 +10,8 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dragoman.config import PRESETS, ForecastRecipe, ModelRecipe, Recipe, toml_value
+from dragoman.config import PRESETS, ModelRecipe, Recipe, toml_value
+from dragoman.config.forecast import ForecastRecipe
 from dragoman.config.model import USED_WITH
 from reference_pages.markdown import table, wrap
 

@@ -10,7 +10,7 @@ from dragoman.config import ModelRecipe, TrainRecipe
 from dragoman.data.batch import FlatSentences, make_batch
 from dragoman.data.batching import PackedShape
 from dragoman.demo.corpus import pairs
-from dragoman.text import learn
+from dragoman.text.learn import learn
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.optim.optimizer import Optimizer
 

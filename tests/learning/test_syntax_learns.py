@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from reverse_digits import BOS, EOS, PAD, RECIPE, VOCABULARY, ZERO, tensor
 
 from dragoman import Padded, Transformer
-from dragoman.text import Tree
+from dragoman.text.trees.dependency import Tree
 
 Example = tuple[list[int], list[int], list[int]]  # digits, how deep each stands, and the digits in that order
 

@@ -12,7 +12,8 @@ import click
 import pytest
 
 from dragoman.cli import group
-from dragoman.config import ForecasterRecipe, Recipe
+from dragoman.config import Recipe
+from dragoman.config.forecast import ForecasterRecipe
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import note
-from dragoman.cli.input import is_pipe
+from dragoman.cli.input import is_folder
 from dragoman.cli.options import reject_unused
 from dragoman.cli.options.ray_options import RayArguments, output_folder
 from dragoman.cli.output import check_stdout, should_report
@@ -31,40 +31,6 @@ DOUBTFUL_CONFIDENCE = (
     0.5  # the mean of a document; 0.37 of a German one with a model for English, 0.86 of an English one
 )
 SURE_DETECTION = 0.9  # probability of a language
-LINE_OPTIONS = ("nbest", "scores", "alignments", "as_json", "trees", "prefix", "require", "constraints")
-
-
-def are_documents(files: Sequence[Path | None], format_name: str | None) -> bool:
-    """Whether these inputs are translated as documents: a folder, a format other than text, or --format."""
-    if format_name is not None:
-        return bool(files)
-    from dragoman.documents.detect import check_text_suffix, detect_file  # imported here, because text does not need it
-
-    documents = False
-    for path in files:
-        if path is None or is_pipe(path):
-            continue
-        if is_folder(path):
-            documents = True
-            continue
-        found = detect_file(path)
-        if found is None:
-            check_text_suffix(path)
-        documents = documents or (found is not None and found.name != "text")
-    return documents
-
-
-def is_folder(path: Path | None) -> bool:
-    """Whether an input is a directory; standard input and a name that is too long are not."""
-    try:
-        return path is not None and path.is_dir()
-    except OSError:
-        return False
-
-
-def check_document_options() -> None:
-    """Reject options for translations line by line."""
-    reject_unused(LINE_OPTIONS, "documents are translated as a whole; use --format text for lines")
 
 
 def translate_files(

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from dragoman.cli import note
 from dragoman.data.corpora.compression import COMPRESSIONS, check_file, check_text_format, read_blocks
-from dragoman.data.corpora.reader import split_lines
+from dragoman.data.corpora.lines import split_lines
 from dragoman.errors import DataError, ModelNotFoundError
 from dragoman.values import plural
 
@@ -65,6 +65,34 @@ def existing_files(names: Sequence[str]) -> list[Path]:
     for path in paths:
         check_file(path)
     return paths
+
+
+def are_documents(files: Sequence[Path | None], format_name: str | None) -> bool:
+    """Whether these inputs are translated as documents: a folder, a format other than text, or --format."""
+    if format_name is not None:
+        return bool(files)
+    documents = False
+    for path in files:
+        if path is None or is_pipe(path):
+            continue
+        if is_folder(path):
+            documents = True
+            continue
+        from dragoman.documents.detect import check_text_suffix, detect_file  # standard input does not need it
+
+        found = detect_file(path)
+        if found is None:
+            check_text_suffix(path)
+        documents = documents or (found is not None and found.name != "text")
+    return documents
+
+
+def is_folder(path: Path | None) -> bool:
+    """Whether an input is a directory; standard input and a name that is too long are not."""
+    try:
+        return path is not None and path.is_dir()
+    except OSError:
+        return False
 
 
 def read_trees(files: Sequence[Path]) -> TreeAligner | None:

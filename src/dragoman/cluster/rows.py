@@ -16,7 +16,8 @@ from typing import IO, Any, Final, Protocol
 from dragoman.cluster.codecs import compress
 from dragoman.data.corpora.compression import COMPRESSIONS, read_stream
 from dragoman.data.corpora.corpus import Corpus, column_number
-from dragoman.data.corpora.reader import parse_tsv_line, split_lines
+from dragoman.data.corpora.lines import split_lines
+from dragoman.data.corpora.reader import parse_tsv_line
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.files import parse_json
 from dragoman.values import render_value

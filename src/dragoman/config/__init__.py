@@ -1,6 +1,5 @@
 """The recipe of a run: its sections and the presets."""
 
-from dragoman.config.forecast import ForecasterRecipe, ForecastRecipe
 from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, preset_for, unused_keys
 from dragoman.config.recipe import Recipe, load_recipe
 from dragoman.config.sectioned import Changes, as_changes, toml_value
@@ -11,8 +10,6 @@ __all__ = [
     "PRESETS",
     "Changes",
     "DataRecipe",
-    "ForecastRecipe",
-    "ForecasterRecipe",
     "ModelRecipe",
     "Recipe",
     "TextRecipe",

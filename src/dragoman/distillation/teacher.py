@@ -13,7 +13,7 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.distillation.translations import StoredTranslations, TeacherChunk, chunk_path, read_chunks
 from dragoman.errors import DamagedError, DataError, TrainingError
 from dragoman.files import MANIFEST, parse_json, sha256, write_atomically

@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from dragoman.documents.segment import Segment
-from dragoman.documents.transfer.placeholders import MaskedText, has_placeholders, mask_text, protect_placeholders
+from dragoman.documents.transfer.placeholder_patterns import has_placeholders
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.overlap import Blocks
 from dragoman.translation.result import Translation, join_translations
@@ -21,8 +20,10 @@ from dragoman.translation.segmentation import Layout, LineLayout
 
 if TYPE_CHECKING:
     from dragoman.documents.reports.report import SegmentResult
+    from dragoman.documents.segment import Segment
     from dragoman.documents.sentences import ModelTranslator
     from dragoman.documents.transfer.assembly import Job, Unit
+    from dragoman.documents.transfer.placeholders import MaskedText
     from dragoman.translation.translator import Translator
 
 
@@ -37,6 +38,9 @@ def mask_line(line: str) -> MaskedLine | None:
     """A line with its placeholders masked; None if it has none."""
     if not has_placeholders(line):
         return None
+    from dragoman.documents.segment import Segment  # few lines need it
+    from dragoman.documents.transfer.placeholders import mask_text, protect_placeholders
+
     segment = protect_placeholders(Segment(line))
     return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))
 
@@ -82,6 +86,7 @@ class LineTranslator:
 
     def _translate_segments(self, lines: Sequence[str]) -> Iterator[Translation]:
         """The translations of lines, all made when the first is taken."""
+        from dragoman.documents.segment import Segment
         from dragoman.documents.translate import SegmentTranslation, run_block
 
         block = SegmentTranslation([*map(Segment, lines)], self._model.split, self._model.unknown)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol, Unpack, cast
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
-from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import SearchInterruptedError, StopFlag
 from dragoman.translation.options import SearchOptions, TranslationOptions, resolve_search
 from dragoman.translation.result import Translation
 
 if TYPE_CHECKING:
+    from dragoman.search.constraints.terms import Terms
     from dragoman.translation.translator import Translator
 
 
@@ -79,7 +79,11 @@ class ModelTranslator:
     def terms(self) -> Terms | None:
         """The terms of the options."""
         own = self.options.get("terms")
-        return own if own is None or isinstance(own, Terms) else Terms(own)
+        if own is None:
+            return None
+        from dragoman.search.constraints.terms import Terms
+
+        return own if isinstance(own, Terms) else Terms(own)
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         """The translation of each text, in order."""
@@ -89,6 +93,8 @@ class ModelTranslator:
         self, texts: Sequence[str], words: Sequence[str], alignment: bool
     ) -> Iterator[Translation] | None:
         """Translations that keep these words, with an engine that supports lexical constraints, if there is one."""
+        from dragoman.search.constraints.terms import Terms
+
         terms = Terms({word: word for word in words})
         if self.terms is not None:
             terms = self.terms.merge(terms)

@@ -19,7 +19,6 @@ import numpy as np
 from dragoman.arrays import concatenate
 from dragoman.cpu import available_cores
 from dragoman.engines.base import check_batch, check_ids, check_supported
-from dragoman.engines.native_constraints import BatchAutomata
 from dragoman.engines.native_forced import (
     check_result,
     native_attention_maps,
@@ -260,7 +259,11 @@ class NativeEngine:
         sampling, keys, beam = search.sampling or Sampling(), None, search.beam
         if search.sampling is not None:
             keys, beam = hypothesis_keys(given.sources[part], sampling.seed, search.n_best), search.n_best
-        automata = None if constraints is None or not any(constraints) else BatchAutomata(constraints)
+        automata = None
+        if constraints is not None and any(constraints):
+            from dragoman.engines.native_constraints import BatchAutomata  # few searches have any
+
+            automata = BatchAutomata(constraints)
         job = TranslationJob(
             n, beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.errors import DataError
 from dragoman.values import plural
 

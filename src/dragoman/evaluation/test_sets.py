@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.data.corpora.reader import read_line_blocks, read_trees_file
+from dragoman.data.corpora.lines import read_line_blocks
+from dragoman.data.corpora.reader import read_trees_file
 from dragoman.errors import DataError
-from dragoman.text import Tree
+from dragoman.text.trees.dependency import Tree
 from dragoman.values import plural
 
 COMPRESSED: Final = (".gz", ".xz", ".zst")

@@ -7,7 +7,7 @@ print(forecast.evaluate("model", "data.csv").table())
 print(forecast.predict("model", "data.csv").to_csv())
 """
 
-from dragoman.config import ForecasterRecipe, ForecastRecipe
+from dragoman.config.forecast import ForecasterRecipe, ForecastRecipe
 from dragoman.forecast.api import Forecast, ForecastTraining, LoadedForecaster, evaluate, load, predict, train
 from dragoman.forecast.data.series import Series, read_series
 from dragoman.forecast.evaluation import ForecastReport

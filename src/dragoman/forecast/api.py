@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from dragoman.arrays import Int64Array
-from dragoman.config import Changes, ForecasterRecipe, as_changes, toml_value
+from dragoman.config import Changes, as_changes, toml_value
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.engines.select import check_device
 from dragoman.errors import DataError
 from dragoman.files import write_output

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.arrays import Int64Array
-from dragoman.config import ForecastRecipe
+from dragoman.config.forecast import ForecastRecipe
 from dragoman.forecast.data.windows import Windows
 from dragoman.forecast.loss import forecast_errors
 from dragoman.forecast.model import Forecaster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import ForecastRecipe
+from dragoman.config.forecast import ForecastRecipe
 from dragoman.forecast.data.windows import WindowBatch, Windows
 from dragoman.forecast.model import Forecaster
 from dragoman.forecast.quantiles import pinball_loss

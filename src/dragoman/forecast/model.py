@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.config import ForecasterRecipe
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.errors import ShapeError
 from dragoman.forecast.normalization import InstanceNormalization, Level, NoNormalization
 from dragoman.forecast.quantiles import ordered_quantiles

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dragoman import __version__
-from dragoman.config import ForecasterRecipe
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.config.sectioned import apply_changes, read_toml
 from dragoman.errors import TrainingError
 from dragoman.files import HeldLock

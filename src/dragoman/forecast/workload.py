@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dragoman.arrays import Int64Array
-from dragoman.config import ForecasterRecipe
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.forecast.data.windows import WindowBatch, WindowLoader, Windows
 from dragoman.forecast.loss import ForecastLoss
 from dragoman.forecast.model import Forecaster

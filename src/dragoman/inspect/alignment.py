@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import DragomanError, SearchError
 from dragoman.inspect.pictures import load_pyplot, save_figure
-from dragoman.text import Tree
+from dragoman.text.trees.dependency import Tree
 from dragoman.translation.alignment import Links, align, move_language_last
 from dragoman.translation.translator import Translator
 

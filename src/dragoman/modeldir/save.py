@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from dragoman.config import ForecasterRecipe, Recipe
+from dragoman.config import Recipe
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.errors import DragomanError, OutputError
 from dragoman.files import MANIFEST, parse_json, sha256, staged, sync, write_atomically, write_manifest
 from dragoman.modeldir.adapter import AdapterInfo

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.text.learn import learn
 from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokenizer
 from dragoman.text.tokenizer import Tokenizer, vocabulary_sizes
-from dragoman.text.trees.dependency import Tree, read_trees
 
 __all__ = [
     "BOS",
@@ -16,10 +14,7 @@ __all__ = [
     "PAD",
     "UNK",
     "Tokenizer",
-    "Tree",
-    "learn",
     "load_tokenizer",
     "normalize",
-    "read_trees",
     "vocabulary_sizes",
 ]

@@ -14,7 +14,6 @@ from dragoman.files import parse_json, write_atomically
 from dragoman.text.normalization import VERSION
 from dragoman.text.sentencepiece import SentencePieceTokenizer
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.text.wordpiece import WordPieceTokenizer
 from dragoman.values import rename_keys, render_value, suggest, suggest_directory
 
 TOKENIZER_FORMAT: Final = 1
@@ -33,8 +32,11 @@ def make_tokenizer(kind: str, model: bytes, targets: Sequence[str]) -> Tokenizer
         from dragoman.text.imported.tokenizer import ImportedTokenizer  # rare, and takes time to import
 
         return ImportedTokenizer(kind, model, targets)
-    make = WordPieceTokenizer if kind == "wordpiece" else SentencePieceTokenizer
-    return make(kind, model, targets)
+    if kind == "wordpiece":
+        from dragoman.text.wordpiece import WordPieceTokenizer
+
+        return WordPieceTokenizer(kind, model, targets)
+    return SentencePieceTokenizer(kind, model, targets)
 
 
 def check_name(name: str) -> None:

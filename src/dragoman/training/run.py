@@ -17,7 +17,8 @@ from typing import Final
 import torch
 from torch import nn
 
-from dragoman.config import ForecasterRecipe, Recipe
+from dragoman.config import Recipe
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.data.alignment.store import ensure_alignments
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError

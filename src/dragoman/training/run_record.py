@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import torch
 
-from dragoman.config import ForecasterRecipe, Recipe
+from dragoman.config import Recipe
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.config.sectioned import rename_old_keys
 from dragoman.data.prepare.target_languages import check_targets_extend
 from dragoman.data.prepared import Prepared

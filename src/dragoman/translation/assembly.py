@@ -14,7 +14,6 @@ from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import LineLengths
-from dragoman.translation.alignment import move_language_last
 from dragoman.translation.degeneracy import compare_lengths, has_letters, is_copy, repetitive_rows
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import Ids
@@ -64,6 +63,8 @@ class Assembly:
                 for one, pair in zip(made, pairs, strict=True):
                     vars(one)["attention"] = self.attention[pair][:, n:]
             if self.alignment is not None:
+                from dragoman.translation.alignment import move_language_last
+
                 tokens = self.source.tokens_many(read), self.target.tokens_many(outputs)
                 for one, pair, source, target in zip(made, pairs, *tokens, strict=True):
                     weights = move_language_last(np.asarray(self.alignment[pair]), n)[:, : len(source)]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from dragoman.config import ModelRecipe, Recipe, unused_keys
 from dragoman.errors import SearchError
-from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.constraints.request import RequestConstraints
-from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Sampling, Search, StopFlag, check_integer
-from dragoman.text import Tree
 from dragoman.text.languages.codes import normalize_language
-from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import describe_value, plural, suggest
+
+if TYPE_CHECKING:
+    from dragoman.search.constraints.phrases import Constraints
+    from dragoman.search.constraints.request import RequestConstraints
+    from dragoman.search.constraints.terms import Entries, Terms
+    from dragoman.text.trees.dependency import Tree, TreeAligner
 
 SplitMode = Literal["auto", "sentences", "never"]
 
@@ -190,6 +191,15 @@ def parse_strings(name: str, value: object) -> str | list[str] | None:
     )
 
 
+def parse_constraints(require: Any, avoid: Any, terms: Any, constraints: Any) -> RequestConstraints | None:
+    """The lexical constraints of a call; None without any."""
+    if require == () and avoid == () and terms is None and constraints is None:
+        return None
+    from dragoman.search.constraints.request import RequestConstraints  # most calls have none
+
+    return RequestConstraints.parse(require, avoid, terms, constraints)
+
+
 def limit_length(search: Search, longest: int | None) -> Search:
     """The search, with `max_length` within a model's positions for outputs."""
     if longest is None or (search.max_length is not None and search.max_length <= longest):
@@ -216,7 +226,11 @@ def parse_trees(model: ModelRecipe, trees: Tree | Iterable[Tree] | TreeAligner |
             "trained with model.positions='syntax'",
             code="unsupported_trees",
         )
-    if trees is None or isinstance(trees, TreeAligner):
+    if trees is None:
+        return None
+    from dragoman.text.trees.dependency import TreeAligner  # few models read trees
+
+    if isinstance(trees, TreeAligner):
         return trees
     if not isinstance(trees, Iterable) or isinstance(trees, str | bytes):
         trees = [trees]  # one tree for one text; anything else is rejected when it is taken

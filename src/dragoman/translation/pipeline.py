@@ -19,7 +19,6 @@ from dragoman.engines.base import Engine, EngineRequest, QueuedEngine, SearchCal
 from dragoman.engines.forced import attention_layer, select_head
 from dragoman.search.hypotheses import HypothesisTable
 from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, Hypothesis, RecordedHead, Search, StopFlag
-from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.assembly import Assembly
 from dragoman.translation.options import TranslationRequest
 from dragoman.translation.overlap import blocks_of, overlap
@@ -30,6 +29,7 @@ from dragoman.translation.text_windows import SentenceJob, TextWindow, WindowBui
 if TYPE_CHECKING:
     from dragoman.search.constraints.phrases import Constraints
     from dragoman.search.constraints.tables import ConstraintTables
+    from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.translator import Translator
 
 ASSEMBLED_TEXTS: Final = 512

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dragoman.engines.forced import EncodedPairs
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search, StopFlag
-from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.overlap import blocks_of, overlap
 from dragoman.translation.result import Scored
 from dragoman.translation.segmentation import Ids
@@ -16,6 +15,7 @@ from dragoman.translation.source_ids import encode_sources
 from dragoman.values import describe_value, plural
 
 if TYPE_CHECKING:
+    from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.translator import Translator
 
 Pair = tuple[str, str]

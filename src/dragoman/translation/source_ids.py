@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import DragomanError, SearchError
 from dragoman.text import Tokenizer, normalize
-from dragoman.text.trees.dependency import TreeAligner
-from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.segmentation import Ids
 from dragoman.values import plural
 
 if TYPE_CHECKING:
+    from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.translator import Translator
 
 
@@ -48,6 +47,8 @@ def encode_sources(
     if trees is None:
         before = language_tokens(tokenizer, to, first, len(texts))
         return [(*token, *ids) for token, ids in zip(before, tokenizer.encode_many(texts), strict=True)], None
+    from dragoman.text.trees.token_depths import attach_depths
+
     depths, error = depths_of_texts(texts, trees)
     rows = tokenizer.encode_many(texts[: len(depths)])
     return [attach_depths(ids, tokenizer, deep) for ids, deep in zip(rows, depths, strict=True)], error

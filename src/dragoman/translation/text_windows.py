@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import WINDOW_CHARACTERS
-from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.options import SplitMode, TranslationRequest
 from dragoman.translation.segmentation import Ids, Layout, LineLayout, split_tokens
 from dragoman.translation.source_ids import depths_of_texts, language_tokens
@@ -158,6 +157,8 @@ class WindowBuilder:
 
     def _tree_segments(self, window: Sequence[str], depths: Sequence[bytes]) -> tuple[list[Layout], list[list[Ids]]]:
         """The same for texts with trees: a tree covers the whole text, which is split only if it is too long."""
+        from dragoman.text.trees.token_depths import attach_depths  # few models read trees
+
         tokenizer, limit = self.translator.source, self.translator.longest
         layouts: list[Layout] = []
         found: list[list[Ids]] = []

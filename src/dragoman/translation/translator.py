@@ -23,14 +23,10 @@ from dragoman.modeldir.adapter import find_adapter
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE, load_tokenizers, verify_model_cached
 from dragoman.modeldir.locate import find_ensemble, find_model
-from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.constraints.request import RequestConstraints
-from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Mean, Sampling, Search, StopFlag, check_integer
-from dragoman.text import Tokenizer, Tree
+from dragoman.text import Tokenizer
 from dragoman.text.languages.codes import normalize_language
 from dragoman.text.line_lengths import LineLengths, common_lengths
-from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.options import (
     LengthLimits,
     SearchOptions,
@@ -39,6 +35,7 @@ from dragoman.translation.options import (
     TranslationRequest,
     check_texts,
     limit_length,
+    parse_constraints,
     parse_strings,
     parse_trees,
     resolve_search,
@@ -50,7 +47,10 @@ from dragoman.translation.segmentation import Ids, Segmenter
 from dragoman.translation.source_ids import encode_sources
 
 if TYPE_CHECKING:
+    from dragoman.search.constraints.phrases import Constraints
     from dragoman.search.constraints.tables import ConstraintCompiler
+    from dragoman.search.constraints.terms import Entries, Terms
+    from dragoman.text.trees.dependency import Tree, TreeAligner
     from dragoman.translation.alignment_head import AlignmentAttention, AlignmentHead
 
 
@@ -204,7 +204,6 @@ class Translator:
         Another thread may set `stop` to interrupt a search between two steps: SearchInterruptedError is raised here.
         """
         check_texts(texts)
-        unconstrained = require == () and avoid == () and terms is None and constraints is None
         request = TranslationRequest(
             limit_length(
                 resolve_search(
@@ -228,7 +227,7 @@ class Translator:
             prefix=parse_strings("prefix", prefix),
             trees=self.parse_trees(trees),
             to=self.resolve_target(to),
-            constraints=None if unconstrained else RequestConstraints.parse(require, avoid, terms, constraints),
+            constraints=parse_constraints(require, avoid, terms, constraints),
             stop=stop,
         )
         if alignment or attention:

@@ -18,7 +18,7 @@ from command_line import run_command
 from dragoman.cli import decode_argument
 from dragoman.cli.input import check_uncompressed, parse_path, read_available, stream_lines
 from dragoman.cli.output import open_output, resolve_output
-from dragoman.data.corpora.reader import split_lines
+from dragoman.data.corpora.lines import split_lines
 from dragoman.errors import DataError, OutputError
 from raising import raises
 from tiny_model import write_tiny_model

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
-from dragoman.text import learn, load_tokenizer, normalize
+from dragoman.text import load_tokenizer, normalize
+from dragoman.text.learn import learn
 
 LINES = ["the old box", "", "we’ll see:  the box", "我们去学校。", "a\u2028b \x85 c", "<s> ▁ <0x41>", "the box 1987"]
 

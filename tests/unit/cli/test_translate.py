@@ -40,6 +40,18 @@ def translated(model: Path, texts: list[str]) -> list[str]:
     return [one.text.replace("\n", " ").replace("\r", " ") for one in translator.translate(texts, beam=1, max_length=5)]
 
 
+def test_a_plain_line_starts_quickly(model: Path) -> None:
+    """What only documents, constraints, trees and training need is not imported."""
+    code = "import sys, dragoman.cli as c\ntry: c.main(sys.argv[1:])\nfinally: print(*sys.modules, file=sys.stderr)"
+    words = [sys.executable, "-c", code, "translate", str(model), *QUICK]
+    done = subprocess.run(words, input="the old box\n", capture_output=True, text=True, check=True)
+    unneeded = ("cli.document_files", "config.forecast", "data.corpora.corpus", "documents.detect", "documents.segment")
+    unneeded += ("search.constraints.request", "search.constraints.tables", "text.learn", "text.trees", "torch")
+    imported = {name.removeprefix("dragoman.") for name in done.stderr.split()}
+    assert "translation.translator" in imported
+    assert imported.isdisjoint(unneeded)
+
+
 @pytest.mark.parametrize(
     ("given", "lines"),
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from command_line import leave, run_command
-from dragoman.cli.document_files import are_documents
+from dragoman.cli.input import are_documents
 from dragoman.errors import DocumentError
 from small_model import model_at
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.config import ForecasterRecipe
+from dragoman.config.forecast import ForecasterRecipe
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive
 from dragoman.forecast.data.windows import WindowBatch, Windows

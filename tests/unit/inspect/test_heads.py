@@ -18,7 +18,7 @@ from dragoman.inspect.heads.passes import punctuation_mask
 from dragoman.inspect.heads.picture import draw_survey
 from dragoman.inspect.heads.survey import HeadSurvey, spearman, survey_heads
 from dragoman.nn import sinusoid
-from dragoman.text import learn
+from dragoman.text.learn import learn
 from dragoman.translation.alignment_head import AlignmentAttention, alignment_attention
 from dragoman.translation.translator import Translator
 from raising import raises

@@ -21,8 +21,8 @@ from dragoman.models.loading import build_model
 from dragoman.search.beam import beam_search
 from dragoman.search.ensemble import Ensemble, EnsembleState, combine
 from dragoman.search.types import Mean, Sampling, Search
-from dragoman.text import Tree
 from dragoman.text.special_tokens import BOS, EOS, PAD
+from dragoman.text.trees.dependency import Tree
 from forced_by_hand import by_hand
 from raising import raises
 from table_model import beam_from_definition

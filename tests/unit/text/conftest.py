@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.text import Tokenizer, learn
+from dragoman.text import Tokenizer
+from dragoman.text.learn import learn
 
 ENGLISH = """The old lighthouse keeper counted the ships, one by one.
 Nobody knew why the bakery on the corner opened at four in the morning.

@@ -11,7 +11,8 @@ from bpe_from_definition import encode, learn_merges, merge
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dragoman.text import learn, normalize
+from dragoman.text import normalize
+from dragoman.text.learn import learn
 from dragoman.text.token_table import FIRST_LEARNED
 from dragoman.text.tokenizer import SubwordTokenizer
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dragoman.errors import TextError
-from dragoman.text import Tokenizer, learn, load_tokenizer, normalize
+from dragoman.text import Tokenizer, load_tokenizer, normalize
+from dragoman.text.learn import learn
 from dragoman.text.token_table import add_language_tokens, split_language_tokens
 from raising import raises
 

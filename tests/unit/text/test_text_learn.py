@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from dragoman.errors import TextError
-from dragoman.text import learn, normalize
-from dragoman.text.learn import choose_alphabet, count_words, limit_chunks, subsample
+from dragoman.text import normalize
+from dragoman.text.learn import choose_alphabet, count_words, learn, limit_chunks, subsample
 from dragoman.text.normalization import segments
 from dragoman.text.token_table import FIRST_LEARNED
 from raising import raises

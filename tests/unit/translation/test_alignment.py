@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dragoman.text import learn
+from dragoman.text.learn import learn
 from dragoman.text.word_groups import group_tokens, visible_word_ids
 from dragoman.translation.alignment import MIN_STRENGTH, align, is_linked, lettered_words, link_words
 from tiny_model import LINES

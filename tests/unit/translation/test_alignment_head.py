@@ -13,7 +13,8 @@ import pytest
 
 import dragoman.translation.alignment_head as pointing
 from dragoman.search.types import Hypothesis
-from dragoman.text import Tokenizer, learn
+from dragoman.text import Tokenizer
+from dragoman.text.learn import learn
 from dragoman.translation.alignment_head import (
     OTHER_SHARE,
     AlignmentAttention,

@@ -15,8 +15,7 @@ from dragoman.engines import torch_forced as forced
 from dragoman.engines.forced import length_batches
 from dragoman.engines.torch_forced import forced_log_probabilities
 from dragoman.errors import SearchError, TextError
-from dragoman.text import Tree
-from dragoman.text.trees.dependency import TreeAligner
+from dragoman.text.trees.dependency import Tree, TreeAligner
 from dragoman.translation import scoring
 from forced_by_hand import by_hand
 from raising import raises

@@ -19,9 +19,8 @@ from dragoman.inspect.attention.maps import record_attention
 from dragoman.inspect.positions.codes import model_views
 from dragoman.models import AttentionMaps
 from dragoman.search.types import Sampling, Search
-from dragoman.text import Tree
 from dragoman.text.special_tokens import BOS, EOS
-from dragoman.text.trees.dependency import TreeAligner
+from dragoman.text.trees.dependency import Tree, TreeAligner
 from dragoman.text.trees.token_depths import ParsedIds, attach_depths, depths_of
 from raising import raises
 from small_model import model_at

@@ -19,8 +19,11 @@ from dragoman.arrays import concatenate
 from dragoman.engines.base import EngineRequest
 from dragoman.engines.specs import TORCH
 from dragoman.errors import SearchError
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text import normalize
+from dragoman.text.trees.dependency import Tree, TreeAligner
 from dragoman.translation.assembly import Assembly
 from dragoman.translation.degeneracy import longest_loop, looping_rows, repetitive_rows
 from dragoman.translation.options import SearchOptions, TranslationOptions, TranslationRequest, resolve_search
@@ -346,15 +349,15 @@ def test_an_unknown_option_is_a_type_error(translator: Translator) -> None:
 
 def test_the_options_stand_once() -> None:
     """The keywords of `stream` are those of `translate`, with the same types; those of a search are `Search`'s."""
-    stream = get_type_hints(Translator.stream)
-    assert {name: kind for name, kind in stream.items() if name not in ("texts", "return")} == get_type_hints(
-        TranslationOptions
-    )
+    names = {kind.__name__: kind for kind in (Constraints, Terms, Tree, TreeAligner)} | {"Entries": Entries}
+    stream = get_type_hints(Translator.stream, localns=names)
+    options = get_type_hints(TranslationOptions, localns=names)
+    assert {name: kind for name, kind in stream.items() if name not in ("texts", "return")} == options
     fields = {field.name for field in dataclasses.fields(Search)}
     assert set(get_type_hints(SearchOptions)) == {"search", *fields}
     assert set(get_type_hints(resolve_search)) == {"search", "return", *fields}
     request = {field.name for field in dataclasses.fields(TranslationRequest)}
-    assert request == set(get_type_hints(TranslationOptions)) - fields - {"require", "avoid", "terms"}
+    assert request == options.keys() - fields - {"require", "avoid", "terms"}
 
 
 @pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), 1e-320])

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import decode_argument, note
-from dragoman.cli.document_files import are_documents, check_document_options, is_folder, translate_files
 from dragoman.cli.input import (
+    are_documents,
     check_model_first,
     check_readable,
     existing_files,
+    is_folder,
     parse_path,
     prompt_terminal,
     read_trees,
@@ -38,6 +39,7 @@ from dragoman.search.types import MAX_BEAM, Sampling, Search
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
+LINE_OPTIONS = ("nbest", "scores", "alignments", "as_json", "trees", "prefix", "require", "constraints")
 ROW_OPTIONS = ("texts", "nbest", "as_json", "trees", "constraints")
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
@@ -162,7 +164,7 @@ def command(
     existing_files(memory)
     given = [*sources, *tree_files, *constraint_files(settings)]
     if documents:
-        check_document_options()
+        reject_unused(LINE_OPTIONS, "documents are translated as a whole; use --format text for lines")
     else:
         reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
     place = None if documents or on_ray else text_output(output, given)
@@ -178,6 +180,8 @@ def command(
     translator = Translator.load(directory, language=language, **engine, **models)
     options = {"search": search, "to": to, **settings}
     if documents:
+        from dragoman.cli.document_files import translate_files
+
         options |= constraints.take([])[1]
         translate_files(
             translator, sources, output, format_name, progress, options, review, bilingual, memory, retranslate, on_ray,
@@ -206,10 +210,10 @@ def command(
 
 def text_output(output: str, given: Sequence[Path | None]) -> Path | None:
     """The file to write lines to, None for standard output."""
-    from dragoman.documents.detect import check_text_output
-
     place = resolve_output(parse_output(output), given)
     if place is not None:
+        from dragoman.documents.detect import check_text_output
+
         check_text_output(place)
     return place
 

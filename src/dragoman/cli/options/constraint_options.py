@@ -13,7 +13,7 @@ import click
 from dragoman.cli import decode_argument, note
 from dragoman.cli.input import existing_files
 from dragoman.cli.options import NAME, reject_unused
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.errors import DataError, DragomanError
 from dragoman.values import plural, render_value
 

@@ -74,7 +74,8 @@ def check_sentence_file(path: Path, sentence_option: str) -> None:
 def read_file_pairs(source: Path, target: Path | None) -> Iterator[tuple[str, str | None]]:
     """The lines of a file, each with the line of the other file if given."""
     from dragoman.data.corpora.corpus import Corpus
-    from dragoman.data.corpora.reader import read_line_blocks, read_pairs
+    from dragoman.data.corpora.lines import read_line_blocks
+    from dragoman.data.corpora.reader import read_pairs
 
     if target is None:
         for block in read_line_blocks(source):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dragoman.arrays import Int64Array, ranges
 from dragoman.data.corpora.compression import OpenFile
-from dragoman.data.corpora.reader import read_line_blocks
+from dragoman.data.corpora.lines import read_line_blocks
 from dragoman.errors import DataError
 from dragoman.text.normalization import MARK
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +46,8 @@ def document_kind(path: Path, start: bytes) -> str | None:
 
 def zip_parts(path: Path) -> tuple[list[str], bytes]:
     """The names in a zip archive, and its part `mimetype`; empty if it cannot be read."""
+    import zipfile  # takes time, and text does not need it
+
     try:
         if not path.is_file():
             return [], b""

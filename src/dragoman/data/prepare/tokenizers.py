@@ -56,7 +56,7 @@ def make_tokenizers(
 
 def learn_tokenizers(context: PrepareContext, text: str, held_out: npt.NDArray[np.bool_]) -> dict[str, Tokenizer]:
     """Learn tokenizers from the training text, without the held-out pairs."""
-    from dragoman.text import learn
+    from dragoman.text.learn import learn
 
     recipe, tokenizers = context.recipe.text, {}
     for name in ("shared",) if recipe.shared else SIDES:

@@ -1,4 +1,4 @@
-"""Find placeholders, URLs and other text that must survive translation, and mask it with words that models copy.
+"""Mask placeholders, URLs and other text that must survive translation with words that models copy.
 
 A mask is a word such as `X1`. benchmarks/placeholders.py compares kinds of masks: a capital letter with a number is
 copied most often by models that never saw a mask, then plain numbers; braces, tags and rare symbols are not.
@@ -15,33 +15,11 @@ from itertools import chain, pairwise
 from typing import Final
 
 from dragoman.documents.segment import Segment, Span
+from dragoman.documents.transfer.placeholder_patterns import find_placeholders, may_have_placeholders
 from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
 from dragoman.search.constraints.phrases import is_word_character
 
-PLACEHOLDER: Final = re.compile(
-    r"""
-      \{\{[^{}]{1,80}\}\}                                             # {{x}}
-    | [$\#%]\{[^{}\s][^{}]{0,78}\}                                     # ${x}, #{x}, %{x}
-    | \{(?:[^\W\d][\w.\-\[\]]*|\d+)?(?:![rsa])?(?:\s*:[^{}\s]{0,20}|,\s*(?:number|date|time)[^{}]{0,40})?\}  # {name}
-    | \{\d+\s*,\s*choice\s*,(?:[^{}]|\{[^{}]*\}){0,300}\}                # {0,choice,0#none|1#one}
-    | %(?:\d+\$|\([^()\s]{1,60}\))[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
-        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@]                # %1$d, %(name)s
-    | %[^\W\d]\w{1,40}%(?![0-9_A-Za-zÀ-ɏ])                            # %name%
-    | (?<!\d)(?<!\d\s)%[sdiu@](?![A-Za-zÀ-ɏ]{3})                       # %s, %d, v%s, %dMB, but not 9%safe, %user
-    | (?<!\d)%[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
-        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![A-Za-zÀ-ɏ])  # %05.2f, %ld, 0x%02x
-    | (?:(?<![\d.,])\d{1,9}(?:[.,]\d{1,9})?)?%%                                           # 100%%
-    | </?\d{1,3}\s*/?>                                                 # <0>, </0>, <1/>
-    | _x[0-9A-Fa-f]{4}_                                                # a character in Office files
-    | \$t\([^()]{1,80}\)                                               # $t(key)
-    | (?:https?|ftp|file|mailto|tel):(?://)?[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
-    | (?<![\w.])www\.[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
-    | (?<![\w.+-])[\w][\w.+-]*@[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w@])
-    """,
-    re.VERBOSE,
-)
-SCHEME: Final = re.compile(r"(?:https?|ftp|file|mailto|tel):")
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
 POSITIONAL: Final = re.compile(r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
 ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
@@ -52,25 +30,6 @@ LETTER: Final = re.compile(r"[^\W\d_]")
 DIGITS: Final = re.compile(r"\d+")
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
 NUMBER_STEP: Final = 1153
-
-
-def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each placeholder, URL and e-mail address of a text."""
-    for found in PLACEHOLDER.finditer(text) if may_have_placeholders(text) else ():
-        yield found.start(), found.end()
-
-
-def has_placeholders(text: str) -> bool:
-    """Whether a text has a placeholder, a URL or an e-mail address."""
-    return may_have_placeholders(text) and PLACEHOLDER.search(text) is not None
-
-
-def may_have_placeholders(text: str) -> bool:
-    """False for nearly all texts without a placeholder; faster than to look for one."""
-    # a search for one character is ten times as fast as a pattern
-    if "{" in text or "%" in text or "@" in text or "<" in text or "_" in text or "$" in text or "www." in text:
-        return True
-    return ":" in text and SCHEME.search(text) is not None
 
 
 def find_between(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragoman.arrays import Int64Array
-from dragoman.config import ForecastRecipe
+from dragoman.config.forecast import ForecastRecipe
 from dragoman.data.batching import random_order
 from dragoman.data.loader import EPOCH_STRIDE
 from dragoman.errors import DataError

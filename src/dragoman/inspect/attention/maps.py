@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dragoman.engines.base import check_has_attention
 from dragoman.engines.forced import AttentionKind
 from dragoman.errors import SearchError
-from dragoman.text import Tree
+from dragoman.text.trees.dependency import Tree
 from dragoman.text.word_groups import Side
 from dragoman.translation.translator import Translator
 from dragoman.values import describe_value

@@ -9,7 +9,7 @@ from dragoman.inspect.attention.maps import SentenceAttention, record_attention
 from dragoman.inspect.attention.page import page_data, render_page
 from dragoman.inspect.heads.picture import describe_importance
 from dragoman.inspect.heads.survey import HeadSurvey, encode_survey_pairs
-from dragoman.text import Tree
+from dragoman.text.trees.dependency import Tree
 from dragoman.translation.translator import Translator
 
 N_EXAMPLES: Final = 4

@@ -27,7 +27,7 @@ from dragoman.inspect.heads.passes import PruningPoint, translate_greedily
 from dragoman.inspect.heads.statistics import HeadStatistics, label_head
 from dragoman.models import Transformer
 from dragoman.progress import Reporter, SilentReporter
-from dragoman.text import Tree
+from dragoman.text.trees.dependency import Tree
 from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
 from dragoman.values import plural

@@ -238,7 +238,7 @@ class TreeAligner:
             )
         if not isinstance(tree, Tree):
             raise TextError(
-                f"a tree must be a dragoman.text.Tree, as read_trees returns; got {tree!r}; an empty text has no tree",
+                f"a tree must be a `Tree`, as `read_trees` returns; got {tree!r}; an empty text has no tree",
                 code="wrong_type",
             )
         self.taken, self.last = self.taken + 1, tree.where

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpora.reader import Corpus, read_line_blocks, read_pairs, rechunk
+from dragoman.data.corpora.lines import read_line_blocks
+from dragoman.data.corpora.reader import Corpus, read_pairs, rechunk
 from dragoman.data.prepare.inputs import InputHashes
 from dragoman.errors import DataError
 from raising import raises
@@ -255,7 +256,7 @@ def test_malformed_input_is_refused_by_name(tmp_path, monkeypatch, case):
     if case.startswith("zstd") and ".zst" not in PACK:
         pytest.skip("zstandard is not installed")
     make, expected = MALFORMED[case]
-    monkeypatch.setattr("dragoman.data.corpora.reader.MAX_LINE_BYTES", 1 << 15)
+    monkeypatch.setattr("dragoman.data.corpora.lines.MAX_LINE_BYTES", 1 << 15)
     with raises(DataError, *expected):
         all_pairs(make(tmp_path))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dragoman.config import ForecastRecipe
+from dragoman.config.forecast import ForecastRecipe
 from dragoman.errors import DataError
 from dragoman.forecast.data.series import read_series
 from dragoman.forecast.data.windows import Scale, WindowLoader, Windows, split_rows, window_starts

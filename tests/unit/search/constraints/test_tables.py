@@ -12,7 +12,8 @@ from dragoman.search.constraints.beam import AvoidedMask, BeamAllocator
 from dragoman.search.constraints.phrases import Constraints, count_occurrences
 from dragoman.search.constraints.tables import AvoidedTables, ConstraintCompiler, ConstraintTables
 from dragoman.search.constraints.token_bytes import BETWEEN, EDGE, NOTHING, OTHER, UNCLEAR, WORD, Spelling
-from dragoman.text import Tokenizer, learn
+from dragoman.text import Tokenizer
+from dragoman.text.learn import learn
 from dragoman.text.special_tokens import EOS
 from dragoman.text.token_table import FIRST_LEARNED
 from raising import raises

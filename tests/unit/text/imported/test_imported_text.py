@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from dragoman.errors import TextError
-from dragoman.text import EOS, UNK, learn, load_tokenizer, vocabulary_sizes
+from dragoman.text import EOS, UNK, load_tokenizer, vocabulary_sizes
 from dragoman.text.imported.segmentation import encode_model
 from dragoman.text.imported.subword_nmt import SubwordCodes
 from dragoman.text.imported.tokenizer import ImportedTokenizer, serialize_tokenizer
+from dragoman.text.learn import learn
 from raising import raises
 
 TOKENS = ["new@@", "er", "low", "est", "▁"]

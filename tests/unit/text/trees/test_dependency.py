@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import TextError
-from dragoman.text import Tokenizer, Tree, normalize, read_trees
-from dragoman.text.trees.dependency import MAX_DEPTH, TreeAligner, depths_of_tokens, tree_depths
+from dragoman.text import Tokenizer, normalize
+from dragoman.text.trees.dependency import MAX_DEPTH, Tree, TreeAligner, depths_of_tokens, read_trees, tree_depths
 from raising import raises
 
 GERMAN = """# newdoc id = d1

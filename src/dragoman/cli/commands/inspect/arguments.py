@@ -11,7 +11,7 @@ from dragoman.inspect.pictures import PICTURE_SUFFIXES
 from dragoman.values import plural
 
 if TYPE_CHECKING:
-    from dragoman.text import Tree
+    from dragoman.text.trees.dependency import Tree
 
 PAGE_SUFFIXES = (*PICTURE_SUFFIXES, ".html")
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from dragoman.documents.formats.localization.inline_tags import add_tagged_text, closed_names
 from dragoman.documents.markup import CDATA, Token, escape_xml, scan
 from dragoman.documents.segment import MAX_DEPTH, Segment, SegmentBuilder, Target, render
-from dragoman.documents.transfer.placeholders import PLACEHOLDER
+from dragoman.documents.transfer.placeholder_patterns import PLACEHOLDER
 
 InlineKind = Literal["pair", "open", "close", "code", "protected"]
 DEPTH: Final = MAX_DEPTH - 4  # deeper markup is not moved
