@@ -200,7 +200,7 @@ def beam_search(
         if position < rules.longest:
             written[:, :, position] = tokens
         keep = torch.arange(rows, device=device)
-        if any_ended or totals.shape[1] > beams or (some_ended and width > 1):
+        if any_ended or totals.shape[1] > beams or (some_ended and (width > 1 or required is not None)):
             going = totals[:, 0] > -torch.inf
             if not patient:
                 going &= ~finished.is_decided(sentences, totals[:, 0], position + 1, search.n_best)

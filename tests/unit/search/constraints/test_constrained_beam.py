@@ -220,13 +220,14 @@ def test_the_search_ends_when_no_hypothesis_would_win_by_ending(monkeypatch: pyt
     assert "ab" in SPACED.decode(found[0].ids) and found[0].score <= exact[0].score
 
 
-def test_company_changes_nothing_whatever_it_demands() -> None:
+@pytest.mark.parametrize("search", [Search(beam=4, n_best=3), Search(beam=2, length_penalty=2.0)])
+def test_company_changes_nothing_whatever_it_demands(search: Search) -> None:
+    """A search that may end early ends at the same step, also when each sentence has only one open hypothesis."""
     n = 30
-    model = TableModel(n, 14, SPACED.vocabulary_size, seed=8)
+    model = TableModel(n, 14, SPACED.vocabulary_size, seed=9)
     choices = [None, ([], ["a"]), (["ab"], []), (["a", "b b"], ["ba"]), (["b a"], []), ([["ab", "ba"], "b"], ["aaa"])]
     tables = [None if choice is None else SPACED.plan(*choice) for choice in (choices[i % 6] for i in range(n))]
     limits = [3 + i % 12 for i in range(n)]
-    search = Search(beam=4, n_best=3)
     together = run(model, limits, search, tables)
     mixed = torch.randperm(n).tolist()
     for size in (1, 7):
