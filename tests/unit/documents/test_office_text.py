@@ -102,6 +102,17 @@ def test_bookmarks_that_cross_stay_well_formed() -> None:
     etree.fromstring(f"<x {DECLARATIONS}>{written}</x>")
 
 
+def test_many_nested_ranges_and_fields_are_read() -> None:
+    starts, ends = (
+        "".join(f'<w:bookmark{kind} w:id="{i}"/>' for i in ids)
+        for kind, ids in (("Start", range(2000)), ("End", reversed(range(2000))))
+    )
+    before, after = field("HYPERLINK a", "|").split("|")
+    for opening, closing in ((starts, ends), (before * 2000, after * 2000)):
+        content, result = (f"<w:p>{opening}{run(text)}{closing}</w:p>" for text in ("one two", "TWO ONE"))
+        assert translate(content, WORD, WordByWord(order=backward)) == result
+
+
 def test_white_space_of_a_text_without_preserve_does_not_count() -> None:
     content = "<w:p><w:r><w:t> one </w:t></w:r><w:r><w:t>two\n</w:t></w:r>{}</w:p>"
     assert translate(content.format(""), WORD, WordByWord()) == f"<w:p>{run('ONETWO')}</w:p>"
