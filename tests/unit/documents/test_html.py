@@ -49,6 +49,11 @@ def test_a_page_that_is_not_translated_is_the_same_bytes() -> None:
     assert translate(PAGE, WordByWord(word=str)) == PAGE
 
 
+def test_control_characters_are_not_written() -> None:
+    page = '<p title="one">one &lt;</p>'
+    assert translate(page, WordByWord(word=lambda word: f"a\0\x1f\ufffe{word}")) == '<p title="aone">aone a&lt;</p>'
+
+
 def test_the_words_of_a_page_are_translated_and_nothing_else() -> None:
     written = translate(PAGE, WordByWord())
     for expected in (

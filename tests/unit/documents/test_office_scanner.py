@@ -36,6 +36,7 @@ RUNS = [
     "<w:r><w:rPr><w:b><w:i/></w:b></w:rPr><w:t>a &amp; b</w:t></w:r><w:r><w:rPr/><w:t></w:t></w:r>",
     "<w:r><w:rPr/></w:r><w:t>a</w:t><w:r/><w:t>b</w:t><w:r><w:t/></w:r><w:r><w:t/>a</w:r>",
     "<w:r a='>'><w:t>a</w:t></w:r><w:r><w:t a='>'>a</w:t></w:r><w:r><w:t a='x>y'>a</w:t></w:r>",
+    "<w:ins><w:r><w:t a='>'/></w:r></w:ins><w:r><w:t a='>' b='/'/></w:r><w:r><w:t>a > b</w:t></w:r>",
     "<w:r><w:t>a<!-- --></w:t></w:r><w:r><w:t><![CDATA[a]]></w:t></w:r><w:r>a<w:t>b</w:t></w:r>",
     "<w:r><w:t>a</w:t ></w:r><w:r><w:t>a</w:t></w:r >",
     "<w:r><w:t>a</w:t></w:r><w:r xmlns:w='urn:x'><w:t>a</w:t></w:r><w:r><w:t xmlns:w='urn:x'>a</w:t></w:r>",

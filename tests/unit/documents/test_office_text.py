@@ -66,6 +66,9 @@ def field(code: str, *result: str) -> str:
          run("NOW ") + field("HYPERLINK a", run("ALL IT")) + run(" SEE")),
         (run("the ") + "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>" + run("end"),
          "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>" + run("END THE")),
+        ("<w:r><w:noBreakHyphen/></w:r>" + run("one two"), run("TWO \u2011ONE")),
+        ('<w:r><w:t xml:space="default">one</w:t></w:r>' + run(" two ", "<w:b/>") + run("six"),
+         run("SIX ") + run("TWO", "<w:b/>") + run(" ONE")),
         (run("so ") + "<m:oMath><m:r><m:t>x</m:t></m:r></m:oMath>" + run(" is"),
          run("IS ") + "<m:oMath><m:r><m:t>x</m:t></m:r></m:oMath>" + run(" SO")),
         (run("run ") + run("rm -r", '<w:rStyle w:val="HTMLCode"/>') + run(" now"),
@@ -99,9 +102,22 @@ def test_bookmarks_that_cross_stay_well_formed() -> None:
     etree.fromstring(f"<x {DECLARATIONS}>{written}</x>")
 
 
+def test_many_nested_ranges_and_fields_are_read() -> None:
+    starts, ends = (
+        "".join(f'<w:bookmark{kind} w:id="{i}"/>' for i in ids)
+        for kind, ids in (("Start", range(2000)), ("End", reversed(range(2000))))
+    )
+    before, after = field("HYPERLINK a", "|").split("|")
+    for opening, closing in ((starts, ends), (before * 2000, after * 2000)):
+        content, result = (f"<w:p>{opening}{run(text)}{closing}</w:p>" for text in ("one two", "TWO ONE"))
+        assert translate(content, WORD, WordByWord(order=backward)) == result
+
+
 def test_white_space_of_a_text_without_preserve_does_not_count() -> None:
-    content = "<w:p><w:r><w:t> one </w:t></w:r><w:r><w:t>two\n</w:t></w:r></w:p>"
-    assert translate(content, WORD, WordByWord()) == f"<w:p>{run('ONETWO')}</w:p>"
+    content = "<w:p><w:r><w:t> one </w:t></w:r><w:r><w:t>two\n</w:t></w:r>{}</w:p>"
+    assert translate(content.format(""), WORD, WordByWord()) == f"<w:p>{run('ONETWO')}</w:p>"
+    for no_break in ("<w:r><w:t>\u00a0six</w:t></w:r>", "<w:r><w:t>\u00a0<!-- -->six</w:t></w:r>"):
+        assert translate(content.format(no_break), WORD, WordByWord()) == f"<w:p>{run('ONETWO SIX')}</w:p>"
 
 
 def test_opendocument_spaces_and_styles() -> None:

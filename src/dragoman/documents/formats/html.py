@@ -10,7 +10,7 @@ from typing import Final
 from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.languages import NO_CHANGE, LanguageChange
-from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_text, names, scan
+from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_xml, names, scan
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions, Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.placeholders import LETTER
@@ -186,7 +186,7 @@ class Reader:
                 builder.add_point(raw, token.start, token.name)
         segment = builder.build(f"{self.elements[-1][0] if self.elements else 'text'} {len(self.slots) + 1}")
         if LETTER.search(segment.text):
-            self.slots.append(Slot(start, end, segment, escape_text))
+            self.slots.append(Slot(start, end, segment, escape_xml))
 
 
 def translation_mode(token: Token, inherited: bool) -> bool:

@@ -16,6 +16,8 @@ EMPTY: Final = re.compile(r"<[^\s<>/]+\s*(?:/>|>\s*</[^\s<>]+\s*>)")
 NAME: Final = re.compile(r"</?([^\s/>]+)")
 RAISED: Final = re.compile(r'val="(?P<kind>su(?:per|b)script)"|\bbaseline="(?P<sign>-?)[1-9]')
 PRESERVE: Final = ' xml:space="preserve"'
+OTHER_SPACE: Final = re.compile(r"""\s+xml:space\s*=\s*["']\w*["']""")
+XML_SPACE: Final = " \t\r\n"  # no-break spaces always count
 
 
 class TextRun(NamedTuple):
@@ -97,7 +99,9 @@ class ItemReader:
     def _plain_runs(self, runs: PlainRuns, run: TextRun, unit: Range | None) -> None:
         """Runs that look the same are one item if each has words; those without may be left out at the edges."""
         head, known = runs.head, self.plain.get(runs.head)
-        texts = [*map(str.strip, runs.texts())] if self._strips(head.attributes) else runs.texts()
+        texts = runs.texts()
+        if self._strips(head.attributes):
+            texts = [text.strip(XML_SPACE) for text in texts]
         if len(texts) > 1 and (known is None or not all(map(str.strip, texts))):
             for one in runs.divide():
                 self._plain_runs(one, run, unit)
@@ -143,7 +147,7 @@ class ItemReader:
             raw = self.text[properties.start : properties.end]
             opening += raw
             key, label = self.looks.get(raw) or self._look(raw, properties)
-        around = ("", "") if text is None else self._text_markup(text)
+        around = self._new_text_markup(opening) if text is None else self._text_markup(text)
         own = TextRun(key, opening, *around, self.text[element.closing : element.end], label)
         if isinstance(element, PlainRuns):
             if len(self.plain) == MAX_TAGS:
@@ -168,11 +172,17 @@ class ItemReader:
         if (known := self.markup.get(tag)) is not None:
             return known
         opening = tag.removesuffix(">").removesuffix("/").rstrip()
-        if self.rules.preserve and "xml:space" not in element.attributes:
-            opening += PRESERVE
+        if self.rules.preserve and element.attributes.get("xml:space") != "preserve":
+            opening = OTHER_SPACE.sub("", opening) + PRESERVE
         name = NAME.match(opening)
         found = self.markup[tag] = opening + ">", f"</{name[1] if name else ''}>"
         return found
+
+    def _new_text_markup(self, run: str) -> tuple[str, str]:
+        """The tags around text in a run that has none, such as one with a hyphen; `run` is its markup."""
+        prefix = run[1:].partition(">")[0].split()[0].rpartition(":")[0]
+        name = ":".join(filter(None, (prefix, *map(local, self.rules.texts))))
+        return f"<{name}{PRESERVE}>", f"</{name}>"
 
     def _container(self, element: Element, run: TextRun, unit: Range | None) -> None:
         rules, content = self.rules, element.content
@@ -202,7 +212,8 @@ class ItemReader:
                 self.items.append(Item("text", unit, raw, element.value, run))
         elif name in rules.texts:
             text = self._without_breaks("".join([child.value for child in element.children]))
-            self.items.append(Item("text", unit, raw, text.strip() if self._strips(element.attributes) else text, run))
+            text = text.strip(XML_SPACE) if self._strips(element.attributes) else text
+            self.items.append(Item("text", unit, raw, text, run))
         elif name in rules.breaks:
             self.items.append(Item("break", unit, wrapper.open + raw + wrapper.close, "\n"))
         elif name in rules.characters:

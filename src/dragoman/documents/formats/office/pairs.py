@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from dragoman.documents.formats.office.items import Item
 from dragoman.documents.formats.office.rules import Rules
@@ -13,52 +16,60 @@ def pair_ranges(items: Sequence[Item], rules: Rules) -> list[Item]:
     if all(not item.role for item in items):
         return list(items)
     frames: list[list[int]] = [[]]  # items that wait for their end, by container
-    found: dict[int, int] = {}
+    waiting = [Counter[str]()]  # their names
+    ends: dict[int, int] = {}
     for index, item in enumerate(items):
         if item.kind == "open":
             frames.append([])
+            waiting.append(Counter())
         elif item.kind == "close":
             frames.pop()
+            waiting.pop()
         elif item.role in ("begin", "start"):
             frames[-1].append(index)
-        elif item.role in ("end", "stop"):
-            starts = [i for i in frames[-1] if items[i].name == item.name]
-            if starts:
-                found[starts[-1]] = index
-                while frames[-1].pop() != starts[-1]:  # ranges that cross this one stay points
-                    pass
-    return list(_paired(items, found, rules, 0, len(items)))
+            waiting[-1][item.name] += 1
+        elif item.role in ("end", "stop") and waiting[-1][item.name]:
+            name = ""
+            while name != item.name:  # ranges that cross this one stay points
+                start = frames[-1].pop()
+                name = items[start].name
+                waiting[-1][name] -= 1
+            ends[start] = index
+    return list(_paired(items, ends, rules))
 
 
-def _paired(items: Sequence[Item], ends: dict[int, int], rules: Rules, index: int, last: int) -> Iterator[Item]:
-    while index < last:
-        item = items[index]
-        end = ends.get(index)
+def _paired(items: Sequence[Item], ends: dict[int, int], rules: Rules) -> Iterator[Item]:
+    closing: dict[int, Item] = {}
+    index = 0
+    while index < len(items):
+        item, end = items[index], ends.get(index)
+        index += 1
         if end is None:
-            yield item
-            index += 1
-            continue
-        inside = items[index + 1 : end]
-        if item.role == "start":
+            yield closing.get(index - 1, item)
+        elif item.role == "start":
             yield item._replace(kind="open", role="")
-            yield from _paired(items, ends, rules, index + 1, end)
-            yield items[end]._replace(kind="close", role="")
+            closing[end] = items[end]._replace(kind="close", role="")
         else:
-            separate = next((i for i in range(index + 1, end) if items[i].role == "separate"), end)
-            code = "".join(one.code for one in items[index:separate])
-            whole = (item.unit[0], items[end].unit[1])
-            if rules.is_translated_field(code) and separate < end and is_balanced(items[index + 1 : separate]):
-                markup = "".join(one.whole for one in items[index : separate + 1])
+            first, last = index - 1, items[end]
+            separate = next((i for i in range(index, end) if items[i].role == "separate"), end)
+            code = "".join(one.code for one in items[first:separate])
+            if rules.is_translated_field(code) and separate < end and is_balanced(items[index:separate]):
+                markup = "".join(one.whole for one in items[first : separate + 1])
                 yield Item("open", (item.unit[0], items[separate].unit[1]), markup, name="field")
-                yield from _paired(items, ends, rules, separate + 1, end)
-                yield Item("close", items[end].unit, items[end].whole, name="field")
+                closing[end] = Item("close", last.unit, last.whole, name="field")
+                index = separate + 1
             else:
-                text = (
-                    "".join(one.text for one in inside if one.kind in ("text", "protected")) if separate < end else ""
-                )
-                markup = "".join(one.whole for one in items[index : end + 1])
-                yield Item("protected" if text.strip() else "point", whole, markup, text.strip(), name="field")
-        index = end + 1
+                inside = items[index:end] if separate < end else ()
+                text = "".join(one.text for one in inside if one.kind in ("text", "protected")).strip()
+                markup = "".join(one.whole for one in items[first : end + 1])
+                whole = item.unit[0], last.unit[1]
+                yield Item("protected" if text else "point", whole, markup, text, name="field")
+                index = end + 1
+
+
+def change_of_depth(items: Sequence[Item]) -> int:
+    """How many containers are opened and not closed."""
+    return sum({"open": 1, "close": -1}.get(item.kind, 0) for item in items)
 
 
 def is_balanced(items: Sequence[Item]) -> bool:
@@ -85,6 +96,10 @@ def trim(items: Sequence[Item]) -> list[Item]:
         if item.unit[1] > end:
             end = item.unit[1]
     first, last = 0, len(groups)
+    depths = [0, *accumulate(map(change_of_depth, groups))]
+    places = defaultdict[int, list[int]](list)  # the groups after which each depth is reached
+    for place, depth in enumerate(depths[1:]):
+        places[depth].append(place)
 
     def outer(group: list[Item]) -> bool:
         return not any(item.has_content for item in group) and is_balanced(group)
@@ -95,23 +110,15 @@ def trim(items: Sequence[Item]) -> list[Item]:
         elif outer(groups[last - 1]):
             last -= 1
         elif len(groups[first]) == 1 and groups[first][0].kind == "open":
-            close = _closing(groups, first)
+            same = places[depths[first]]
+            following = bisect_left(same, first)
+            close = same[following] if following < len(same) else None  # the group that closes the container
             if close == last - 1 and len(groups[close]) == 1:
                 first, last = first + 1, close
-            elif close is not None and not any(item.has_content for one in groups[first:close] for item in one):
+            elif close is not None and not any(item.has_content for one in groups[first : close + 1] for item in one):
                 first = close + 1
             else:
                 break
         else:
             break
     return [item for group in groups[first:last] for item in group]
-
-
-def _closing(groups: Sequence[Sequence[Item]], first: int) -> int | None:
-    """The group that closes the container that the first group opens."""
-    depth = 0
-    for index in range(first, len(groups)):
-        depth += sum({"open": 1, "close": -1}.get(item.kind, 0) for item in groups[index])
-        if depth == 0:
-            return index
-    return None

@@ -25,9 +25,10 @@ END_OF_TAG: Final = r"(?:\s[^<>]*+)?(?<!/)>"
 # Runs and texts have these names in all formats of Office Open XML. More in a row than MANY would take much memory.
 MANY: Final = "{0,99}"
 TEXT: Final = rf"<{PREFIX}t{END_OF_TAG}"
+PLAIN: Final = r"[^<>]*+"  # without >, which may be in an attribute of the tag before it
 PROPERTY: Final = rf"(?:{EMPTY}|{OPENING}(?:{EMPTY}){MANY}{CLOSING})"
 HEAD: Final = rf"(?:{EMPTY}|{OPENING}{PROPERTY}{MANY}{CLOSING})?{TEXT}"
-RUN: Final = rf"<(?P<run>{PREFIX}r){END_OF_TAG}(?P<head>{HEAD})[^<]*+(?P<ends>{CLOSING}{CLOSING})"
+RUN: Final = rf"<(?P<run>{PREFIX}r){END_OF_TAG}(?P<head>{HEAD}){PLAIN}(?P<ends>{CLOSING}{CLOSING})"
 PIECE: Final = r"""
     (?P<end></[^>]*>)
   | <(?P<name>[^<>/!?\s][^/>\s]*)(?P<attributes>[^<>]*+(?=><)|[^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>
@@ -37,7 +38,7 @@ PIECE: Final = r"""
 PIECES: Final = re.compile(PIECE, re.VERBOSE | re.DOTALL)
 SINGLE_RUNS: Final = re.compile(RUN)
 RUNS_AND_PIECES: Final = re.compile(
-    rf"{RUN}(?P<others>(?:<{PREFIX}r{END_OF_TAG}(?P=head)[^<]*+(?P=ends)){MANY}) | {PIECE}", re.VERBOSE | re.DOTALL
+    rf"{RUN}(?P<others>(?:<{PREFIX}r{END_OF_TAG}(?P=head){PLAIN}(?P=ends)){MANY}) | {PIECE}", re.VERBOSE | re.DOTALL
 )
 RUN_TEXTS: Final = re.compile(rf"{TEXT}([^<]*+)")  # the raw text of each plain run
 ATTRIBUTE: Final = re.compile(r"""([^\s=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
@@ -105,9 +106,7 @@ class Scope:
     def _head(self, raw: str) -> Head | None:
         """What is in a plain run before its characters; None if it is something else."""
         tags = list(PIECES.finditer(raw))
-        if "xmlns" in raw or any(tag.lastgroup == "text" for tag in tags):  # a > in the last tag
-            return None
-        if len(RUN_TEXTS.findall(raw)) > 1:
+        if "xmlns" in raw or len(RUN_TEXTS.findall(raw)) > 1:
             return None
         found = [self.name(tag["name"]) for tag in tags if tag["name"]]
         names = self.run_names
