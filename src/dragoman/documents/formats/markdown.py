@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats import html
-from dragoman.documents.formats.markdown_inline import Inline
+from dragoman.documents.formats.markdown_inline import Inline, formula_rule
 from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
@@ -93,6 +93,7 @@ class Blocks:
 
         self.text = text
         self.parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+        self.parser.inline.ruler.before("escape", "formula", formula_rule)
         self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]

@@ -14,11 +14,11 @@ from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.placeholders import LETTER, find_placeholders
 
 if TYPE_CHECKING:
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-FIXED: Final = re.compile(
-    r"(?P<note>\[\^[^\]\s]+\])|\$\$[^$]+\$\$|(?<![\w$])\$(?=[^\s$])[^$]*(?<=\S)\$(?![\w$])"
-)  # footnotes and formulas
+NOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
+FORMULA: Final = re.compile(r"\$\$[^$]+\$\$|(?<![\w$])\$(?=[^\s$])[^$]*(?<=\S)\$(?![\w$])")
 LINK_END: Final = re.compile(
     r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
     r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
@@ -31,6 +31,17 @@ SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|!(?=\[)"
 BLOCK_START: Final = re.compile(
     r"(?:[-+](?=\s|$)|#{1,6}(?=\s|$)|>|=+\s*$|-{3,}\s*$|~~~|\||:{3})|\d{1,9}(?=[.)](?:\s|$))"
 )
+
+
+def formula_rule(state: StateInline, silent: bool) -> bool:
+    """A rule for markdown-it: a formula between dollar signs, in which nothing else is markup."""
+    found = FORMULA.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        state.push("formula", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
 
 
 @dataclass
@@ -77,6 +88,9 @@ class Inline:
                 return self._break(HARD_BREAK, hard=True)
             case "code_inline":
                 return self._code(token.markup)
+            case "formula":
+                self._protect(self.place + len(token.content))
+                return True
             case "em_open" | "strong_open" | "s_open":
                 return self._markup(token.markup, "open", token.tag)
             case "em_close" | "strong_close" | "s_close":
@@ -103,13 +117,10 @@ class Inline:
         if not self.content.startswith(words, self.place):
             return False
         done = 0
-        for found in FIXED.finditer(words):
+        for found in NOTE.finditer(words):
             self._plain(words[done : found.start()])
-            if found["note"]:
-                raw, at = self._raw(self.place + len(found[0]))
-                self.builder.add_point(raw, at, "footnote")
-            else:
-                self._protect(self.place + len(found[0]))
+            raw, at = self._raw(self.place + len(found[0]))
+            self.builder.add_point(raw, at, "footnote")
             done = found.end()
         self._plain(words[done:])
         return True
