@@ -150,7 +150,7 @@ class Inline:
             self.place = self.start = found.end()
         elif hard:
             raw, at = self._raw(found.end())
-            self.builder.add_point(raw, at, "break")
+            self.builder.add_point(raw, at, "br")
         else:
             self.builder.add_text(" ")
             self.place = found.end()
@@ -224,7 +224,7 @@ class Inline:
         tag = TAG.match(markup)
         raw, at = self._raw(self.place + len(markup))
         if tag is None or tag["name"].lower() in VOID or markup.endswith("/>"):
-            self.builder.add_point(raw, at, "tag")
+            self.builder.add_point(raw, at, "tag" if tag is None else tag["name"])
             if tag is not None:
                 self.builder.separate_words(tag["name"], self.content[self.place : self.place + 1])
         elif tag["slash"]:
