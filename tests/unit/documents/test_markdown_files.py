@@ -155,6 +155,11 @@ def test_what_is_not_prose_is_kept(text: str, expected: str) -> None:
     assert translate(text, WordByWord(order=backward)) == expected
 
 
+def test_keys_say_where_text_is() -> None:
+    segments = markdown.read(b"one\n\n| two | three |\n|---|---|\n| four | ![five](a|b.png) |\n", "page.md").segments
+    assert [segment.key for segment in segments][:4] == ["line 1", "line 3, cell", "line 3, cell", "line 5, cell"]
+
+
 def test_code_over_several_lines_of_a_quote_is_left() -> None:
     text = "> <p>one <code>a\n> b</code> two</p>\n"
     document = markdown.read(text.encode(), "page.md")

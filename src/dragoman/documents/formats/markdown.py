@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats import html
-from dragoman.documents.formats.markdown_inline import Inline, formula_rule
+from dragoman.documents.formats.markdown_inline import Inline, escape, escape_cell, formula_rule
 from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
@@ -185,7 +185,10 @@ class Blocks:
             if not LETTER.search(content):
                 return
         children = self.parser.parseInline(content, self.env)[0].children or []
-        walk = Inline(self.text, content, places, "cell" if block == "cell" else f"line {self._number(places[0])}")
+        key, write = f"line {self._number(places[0])}", escape
+        if block == "cell":
+            key, write = f"{key}, cell", escape_cell
+        walk = Inline(self.text, content, places, key, write)
         yield from walk.read(children)
 
     def _number(self, place: int) -> int:

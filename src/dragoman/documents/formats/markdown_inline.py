@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +52,7 @@ class Inline:
     content: str
     places: Sequence[int]
     key: str
+    escape: Callable[[str], str]
     place: int = 0
     start: int = 0  # of the current segment
     builder: SegmentBuilder = field(default_factory=lambda: SegmentBuilder(collapse=True))
@@ -200,7 +201,7 @@ class Inline:
         plain = all(child.type == "text" for child in token.children or ())
         if plain and LETTER.search(token.content) and (end is not None or (reference is not None and reference[1])):
             segment = Segment(" ".join(token.content.split()), key=f"{self.key}, image")
-            self.inner.append(Slot(self.places[alt[0]], self.places[alt[1]], segment, escape))
+            self.inner.append(Slot(self.places[alt[0]], self.places[alt[1]], segment, self.escape))
         raw, at = self._raw(found.end())
         self.builder.add_point(raw, at, "image")
         return True
@@ -238,9 +239,8 @@ class Inline:
         segment = self.builder.build(self.key)
         self.builder = SegmentBuilder(collapse=True)
         if LETTER.search(segment.text):
-            write = escape_cell if self.key == "cell" else escape
             last = self.places[end - 1] + 1 if end else self.places[end]
-            self.slots.append(Slot(self.places[self.start], last, segment, write, protect_start))
+            self.slots.append(Slot(self.places[self.start], last, segment, self.escape, protect_start))
 
 
 def escape(text: str) -> str:
