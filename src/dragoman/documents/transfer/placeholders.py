@@ -22,6 +22,7 @@ from dragoman.search.constraints.phrases import is_word_character
 PLACEHOLDER: Final = re.compile(
     r"""
       \{\{[^{}]{1,80}\}\}                                             # {{x}}
+    | \{(?:%[^{}]{1,200}%|\#\s[^{}]{1,200}\s\#)\}                        # {% if x %}, {# a comment #}
     | [$\#%]\{[^{}\s][^{}]{0,78}\}                                     # ${x}, #{x}, %{x}
     | \{(?:[^\W\d][\w.\-\[\]]*|\d+)?(?:![rsa])?(?:\s*:[^{}\s]{0,20}|,\s*(?:number|date|time)[^{}]{0,40})?\}  # {name}
     | \{\d+\s*,\s*choice\s*,(?:[^{}]|\{[^{}]*\}){0,300}\}                # {0,choice,0#none|1#one}
