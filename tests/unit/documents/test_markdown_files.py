@@ -55,6 +55,10 @@ Inside a note
 [^1]: The footnote text.
 [^2]: Another
       one.
+
+    Its second paragraph:
+
+    - and a list
 [ref]: http://ref.org "Not translated"
 [shortcut]: http://short.org
 """
@@ -83,7 +87,8 @@ def test_a_page_is_translated() -> None:
         "> A QUOTE GOES **ON HERE**\n", "- [ ] A TASK\n- 1\\. NOT A LIST\n  * NESTED ![AN IMAGE](pic.png) HERE\n",
         "| HEAD | OTHER \\| HEAD |\n|------|:------|\n| CELL ONE | `a \\| b` TWO |", "HEADING\n-------",
         'print("not this")', "    nor this", '<div class="x"><p>SOME <b>HTML</b> TEXT</p></div>',
-        "::: note\nINSIDE A NOTE\n:::", "[^1]: THE FOOTNOTE TEXT.\n[^2]: ANOTHER ONE.\n[ref]: http://ref.org \"Not",
+        "::: note\nINSIDE A NOTE\n:::", "[^1]: THE FOOTNOTE TEXT.\n[^2]: ANOTHER ONE.\n",
+        "\n\n    ITS SECOND PARAGRAPH:\n\n    - AND A LIST\n[ref]: http://ref.org \"Not",
     ):  # fmt: skip
         assert expected in written
 
@@ -153,6 +158,11 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
 )
 def test_what_is_not_prose_is_kept(text: str, expected: str) -> None:
     assert translate(text, WordByWord(order=backward)) == expected
+
+
+def test_many_notes_in_notes_do_not_exhaust_the_stack() -> None:
+    text = "[^a]: " * 10_000 + "one\n"
+    assert translate(text, WordByWord(word=str)) == text
 
 
 def test_keys_say_where_text_is() -> None:
