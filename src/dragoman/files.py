@@ -34,10 +34,9 @@ def write_atomically(path: Path, content: bytes | str | Iterable[bytes]) -> None
     """Write a file completely or not at all, even if the machine stops; a link is followed."""
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    parts = [content.encode()] if isinstance(content, str) else [content] if isinstance(content, bytes) else content
     try:
         with temporary.open("wb") as file:
-            file.writelines(parts)
+            file.writelines(content_parts(content))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -46,9 +45,20 @@ def write_atomically(path: Path, content: bytes | str | Iterable[bytes]) -> None
         temporary.unlink(missing_ok=True)
 
 
+def content_parts(content: bytes | str | Iterable[bytes]) -> Iterable[bytes]:
+    """What to write, in parts."""
+    if isinstance(content, str):
+        return [content.encode()]
+    return [content] if isinstance(content, bytes) else content
+
+
 def write_output(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Write the file of an --out, at once or as its parts come, and create its directory."""
+    """Write an --out to a file, whose directory is created, or into a pipe or device; at once or as its parts come."""
     try:
+        if path.is_fifo() or path.is_char_device():
+            with path.open("wb") as stream:
+                stream.writelines(content_parts(content))
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from dragoman.files import (
     verify_manifest,
     write_atomically,
     write_manifest,
+    write_output,
 )
 from raising import raises
 from tiny_run import start
@@ -49,6 +51,17 @@ def test_write_atomically_replaces_and_leaves_nothing(tmp_path: Path, monkeypatc
         write_atomically(path, "four")
     assert path.read_text() == "three"
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+@pytest.mark.parametrize("content", ["one", [b"o", b"ne"]])
+def test_an_output_that_is_a_pipe_stays_one(tmp_path: Path, content: str | list[bytes]) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_output(path, content)
+    assert os.read(reader, 9) == b"one" and path.is_fifo()
+    os.close(reader)
 
 
 def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:

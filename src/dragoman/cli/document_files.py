@@ -137,6 +137,7 @@ def translate_many(
     ray_arguments: dict[str, Any] | None = None,
 ) -> None:
     """Translate files and folders into a directory; with the arguments of `dragoman.ray`, on a cluster."""
+    from dragoman.documents.detect import format_of_suffix
     from dragoman.documents.folders import find_documents, translate_documents
 
     paths = [path for path in files if path is not None]
@@ -145,8 +146,10 @@ def translate_many(
     if output is None:
         what = next((f"{path} is a directory" for path in paths if path.is_dir()), "there are several documents")
         raise DataError(f"{what}; give a directory for the translations: -o DIR", code="missing_option")
-    if output.exists() and not output.is_dir():
-        raise OutputError(f"{output} is a file; several documents need a directory: -o DIR", code="not_a_directory")
+    if not output.is_dir() and (output.exists() or format_of_suffix(output.suffix)):
+        raise OutputError(
+            f"{output} is the name of a file; several documents need a directory: -o DIR", code="not_a_directory"
+        )
     documents, skipped = find_documents(paths, output, format_name)
     if skipped:
         note(f"skipped {plural(len(skipped), 'file')} that cannot be translated, such as {skipped[0]}")

@@ -213,4 +213,4 @@ class LineReporter:
             print_stderr("\n" if self.terminal else "")
         if self.flagged:
             counts = [f"{len(n):,} {flag} (line {n[0]}{', ...' if n[1:] else ''})" for flag, n in self.flagged.items()]
-            note(f"of {plural(self.done, 'line')} {', '.join(counts)}")
+            note(f"of {plural(self.done, 'line')}, {', '.join(counts)}")

@@ -138,7 +138,7 @@ FORMATS: Final = (
     Format("po", (".po", ".pot"), "localization.po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
-    b"%PDF-": ("a PDF", "it has letters at places on a page, not text; translate the document that it was made "
+    b"%PDF-": ("a PDF", "it has no text in reading order; translate the document that it was made "
                "from, such as a .docx, or extract its text with pdftotext"),
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         "a legacy or an encrypted Microsoft Office document", "open it in an office suite and save it as .docx, "
@@ -197,10 +197,15 @@ def check_text_suffix(path: Path) -> None:
         )
 
 
+def format_of_suffix(suffix: str) -> str | None:
+    """The name of the format whose files have a suffix."""
+    return next((one.name for one in FORMATS if suffix.lower() in one.suffixes), None)
+
+
 def check_output_suffix(output: Path, source: Path | None, format_name: str | None) -> None:
     """Raise if the suffix of a translated document is that of another format: documents keep theirs."""
     suffix = output.suffix.lower()
-    by_suffix = next((one.name for one in FORMATS if suffix in one.suffixes), None)
+    by_suffix = format_of_suffix(suffix)
     known = by_suffix is not None or suffix in BINARY_SUFFIXES or OTHER_SUFFIXES.fullmatch(suffix)
     if not known or (source is not None and source.suffix.lower() == suffix):
         return

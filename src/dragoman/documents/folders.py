@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from dragoman.documents.chunks import open_document
-from dragoman.documents.detect import detect_file, find_format
+from dragoman.documents.detect import detect_file, find_format, format_of_suffix
 from dragoman.documents.files import check_outputs, translate_file
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.reports.report import Report
@@ -81,11 +81,11 @@ def walk(folder: Path, output: Path) -> Iterator[Path]:
 
 
 def is_document(path: Path) -> bool:
-    """Whether a file of a folder has a supported format."""
+    """Whether a file of a folder has a supported format, as far as it can be read."""
     try:
         return path.is_file() and detect_file(path) is not None
-    except DragomanError:
-        return False
+    except DragomanError as error:
+        return error.code == "file_unreadable" and format_of_suffix(path.suffix) is not None
 
 
 def translate_documents(

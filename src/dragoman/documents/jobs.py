@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from dragoman.documents.segment import Segment
@@ -44,9 +44,9 @@ def make_job(
         ((i, span) for i, span in enumerate(segment.spans) if span.kind == "protected"), key=lambda one: one[1].start
     )
     masked = mask_text(segment.text, protected, segment.numbers)
-    edges, points = find_markup(segment, masked)
+    edges, points, breaks = find_markup(segment, masked)
     units, place = list[Unit](), 0
-    ranges = sentence_ranges(masked.text, split)
+    ranges = sentence_ranges(masked.text, breaks, split)
     for start, end in cut_symbols(masked, segment, ranges) if unknown else ranges:
         unit = cut(masked, start, end)
         inside = bisect_right(edges, start) < bisect_left(edges, end)
@@ -83,27 +83,30 @@ def cut_symbols(masked: MaskedText, segment: Segment, ranges: Iterable[Range]) -
             yield start, end
 
 
-def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int]]:
-    """The places in the masked text at which pairs begin and end, and of points between words, both sorted."""
+def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int], list[int]]:
+    """The places in the masked text at which pairs begin and end, of points between words, and of line breaks."""
     lengths = [(segment.spans[mask.span], len(mask.word)) for mask in masked.masks]
     moves = Moves((span.start, span.end - span.start, length) for span, length in lengths)
     first, last = len(masked.text) - len(masked.text.lstrip()), len(masked.text.rstrip())
-    edges, points = list[int](), list[int]()
+    edges, points, breaks = list[int](), list[int](), list[int]()
     for span in segment.spans:
         if span.kind == "protected":
             continue
         start, end = moves.range((span.start, span.end))
-        if start < end:
+        if span.is_line_break:
+            breaks.append(start)
+        elif start < end:
             edges += [start, end]
         elif span.parent is not None or first < start < last:
             points.append(start)
-    return sorted(edges), sorted(points)
+    return sorted(edges), sorted(points), sorted(breaks)
 
 
-def sentence_ranges(text: str, split: Split) -> Iterator[Range]:
+def sentence_ranges(text: str, breaks: Iterable[int], split: Split) -> Iterator[Range]:
     """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
     start = 0
-    for line in chain.from_iterable(map(TAB.split, text.splitlines(keepends=True))):
+    lines = chain.from_iterable(text[a:b].splitlines(keepends=True) for a, b in pairwise([0, *breaks, len(text)]))
+    for line in chain.from_iterable(map(TAB.split, lines)):
         bullet = BEFORE_LINE.match(line)
         if bullet is not None and (content := line[bullet.end() :].rstrip()):
             place = start + bullet.end()

@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol
 SpanKind = Literal["pair", "point", "protected"]
 SPACES: Final = " \t\r\n\f"  # that browsers collapse
 COLLAPSED: Final = re.compile(f"[{SPACES}]+")
+LINE_BREAKS: Final = frozenset(["br", "hr"])  # names of points
 MAX_DEPTH: Final = 64  # of nested spans; deeper ones are points, so that hostile files cannot exhaust the stack
 
 
@@ -42,6 +43,11 @@ class Span:
     at: int | None = None
     name: str = ""
     half: bool = False
+
+    @property
+    def is_line_break(self) -> bool:
+        """Whether it ends a line, and so a sentence."""
+        return self.kind == "point" and self.name.lower() in LINE_BREAKS
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,7 @@ class SegmentBuilder:
 
     def separate_words(self, tag: str, following: str) -> None:
         """Add a space after a line break that stands between two words; `following` is the text after it."""
-        if tag.lower() in ("br", "hr") and self.text[-1:].strip() and following.strip():
+        if tag.lower() in LINE_BREAKS and self.text[-1:].strip() and following.strip():
             self.add_text(" ")
 
     def add_protected(self, text: str, markup: str = "", at: int | None = None, name: str = "") -> None:

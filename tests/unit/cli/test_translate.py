@@ -276,7 +276,7 @@ def test_text_that_is_left_without_a_translation_is_told(capsys: pytest.CaptureF
         report.count(Translation("", -1.0, -1.0, source_tokens=("x",), empty=True))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("2 lines, ")
-    assert lines[1:] == ["dragoman: of 2 lines 1 empty (line 2)"]
+    assert lines[1:] == ["dragoman: of 2 lines, 1 empty (line 2)"]
 
 
 def test_each_count_of_lines_is_shown_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

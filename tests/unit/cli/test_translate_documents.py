@@ -87,6 +87,7 @@ def test_a_folder_goes_to_a_directory(
         (["PDF"], "pdftotext"),
         (["--text", "one", "--format", "html"], "--format"),
         (["PAGE", "PAGE", "-o", "PDF"], "directory"),
+        (["PAGE", "PAGE", "-o", "both.html"], "directory"),
     ],
 )
 def test_mistakes_are_rejected(

@@ -143,6 +143,18 @@ def test_a_folder_is_resumed(model: Path, tmp_path: Path) -> None:
     assert set(json.loads((out / RECORD).read_bytes())["documents"]) == {"a.html", "d.txt", "sub/b.html"}
 
 
+def test_a_document_that_cannot_be_read_is_not_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.md", "data"):
+        (tmp_path / name).write_text("one")
+
+    def fails(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", fails)
+    documents, skipped = find_documents([tmp_path], tmp_path / "out")
+    assert ([one.name for one in documents], skipped) == (["a.md"], [tmp_path / "data"])
+
+
 def test_two_documents_never_have_the_same_output(model: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

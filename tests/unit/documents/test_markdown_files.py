@@ -55,6 +55,10 @@ Inside a note
 [^1]: The footnote text.
 [^2]: Another
       one.
+
+    Its second paragraph:
+
+    - and a list
 [ref]: http://ref.org "Not translated"
 [shortcut]: http://short.org
 """
@@ -83,7 +87,8 @@ def test_a_page_is_translated() -> None:
         "> A QUOTE GOES **ON HERE**\n", "- [ ] A TASK\n- 1\\. NOT A LIST\n  * NESTED ![AN IMAGE](pic.png) HERE\n",
         "| HEAD | OTHER \\| HEAD |\n|------|:------|\n| CELL ONE | `a \\| b` TWO |", "HEADING\n-------",
         'print("not this")', "    nor this", '<div class="x"><p>SOME <b>HTML</b> TEXT</p></div>',
-        "::: note\nINSIDE A NOTE\n:::", "[^1]: THE FOOTNOTE TEXT.\n[^2]: ANOTHER ONE.\n[ref]: http://ref.org \"Not",
+        "::: note\nINSIDE A NOTE\n:::", "[^1]: THE FOOTNOTE TEXT.\n[^2]: ANOTHER ONE.\n",
+        "\n\n    ITS SECOND PARAGRAPH:\n\n    - AND A LIST\n[ref]: http://ref.org \"Not",
     ):  # fmt: skip
         assert expected in written
 
@@ -137,10 +142,14 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
         ("one <code>two</code> three\n", "THREE <code>two</code> ONE\n"),
         ("one <KBD>Ctrl</KBD> three\n", "THREE <KBD>Ctrl</KBD> ONE\n"),
         ("one $x^2$ two, $5 and $6\n", "$6 AND $5 TWO, $x^2$ ONE\n"),
+        ("one $\\pi r_{1} * r_{2} * \\{a\\}$ two\n", "TWO $\\pi r_{1} * r_{2} * \\{a\\}$ ONE\n"),
+        ("> one $$\\frac a\n> b$$ two\n", "> TWO $$\\frac a\n> b$$ ONE\n"),
+        ("one *two*\n\n$$\na < b\n$$\n", "*TWO* ONE\n\n$$\na < b\n$$\n"),
         ("> <div>\n> one\n> two\n> </div>\n", "> <div>\n> TWO ONE\n> </div>\n"),
         ('- <p title="a b">one</p>\n', '- <p title="B A">ONE</p>\n'),
         ("one [![a b](b.svg)](http://ci)\n", "ONE[![B A](b.svg)](http://ci) \n"),
-        ("one two<br>three\n", "THREE TWO<br> ONE\n"),
+        ("one two<br>three\n", "TWO ONE<br> THREE\n"),
+        ("*one two\\\nthree four*\n", "*TWO ONE\\\nFOUR THREE*\n"),
         ("# one *[^1]* two\n", "# *[^1]* TWO ONE\n"),
         ("İa <code>x</code> two\n", "TWO <code>x</code> İA\n"),
         ("c# one\n======\n", "ONE C#\n======\n"),
@@ -149,6 +158,16 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
 )
 def test_what_is_not_prose_is_kept(text: str, expected: str) -> None:
     assert translate(text, WordByWord(order=backward)) == expected
+
+
+def test_many_notes_in_notes_do_not_exhaust_the_stack() -> None:
+    text = "[^a]: " * 10_000 + "one\n"
+    assert translate(text, WordByWord(word=str)) == text
+
+
+def test_keys_say_where_text_is() -> None:
+    segments = markdown.read(b"one\n\n| two | three |\n|---|---|\n| four | ![five](a|b.png) |\n", "page.md").segments
+    assert [segment.key for segment in segments][:4] == ["line 1", "line 3, cell", "line 3, cell", "line 5, cell"]
 
 
 def test_code_over_several_lines_of_a_quote_is_left() -> None:

@@ -215,7 +215,7 @@ def test_remember_rejects_other_files(tmp_path: Path) -> None:
     (tmp_path / "m.tsv").write_text("a\tb\n")
     assert remember(tmp_path / "m.tsv", [FIXTURES / "weblate.po"], "en", "de") == 3
     assert (tmp_path / "m.tsv").read_text().startswith("a\tb\nWelcome to the garden!\tWillkommen im Garten!\n")
-    with raises(DocumentError, "language_mismatch", "de"):
+    with raises(DocumentError, "language_mismatch", "is 'de', not 'fr'"):
         remember(tmp_path / "m.tsv", [FIXTURES / "weblate.po"], "en", "fr")
 
 

@@ -15,6 +15,10 @@ from dragoman.documents.transfer.placeholders import mask_text, protect_placehol
         ("Hello {name}, {0} of {1:.2f} and {}", ["{name}", "{0}", "{1:.2f}", "{}"]),
         ("%s has %d files (%1$s, %(count)d, %05.2f, %@)", ["%s", "%d", "%1$s", "%(count)d", "%05.2f", "%@"]),
         ("{{ user.name }} and ${total} and %{n} and #{x}", ["{{ user.name }}", "${total}", "%{n}", "#{x}"]),
+        (
+            "{% if n > 1 %}many{%- else -%}one{% endif %} {# that is all #} {% {x}",
+            ["{% if n > 1 %}", "{%- else -%}", "{% endif %}", "{# that is all #}", "{x}"],
+        ),
         ("<0>Click</0> here<1/>", ["<0>", "</0>", "<1/>"]),
         ("Write to a.b@c-d.org, see https://x.org/a?b=c.", ["a.b@c-d.org", "https://x.org/a?b=c"]),
         ("See www.example.com/path).", ["www.example.com/path"]),

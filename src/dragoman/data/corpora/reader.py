@@ -95,11 +95,12 @@ def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
     cells = line.split("\t")
     if not corpus.keys[0]:
         if len(cells) != 2:
-            raise DataError(
-                f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, but expected source, tab, target; "
-                "select two of several columns with a source key and a target key, such as 1 and 2",
-                code="wrong_columns",
+            message = (
+                f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, but expected source, tab, target"
             )
+            if len(cells) > 2:
+                message += "; select two of several columns with a source key and a target key, such as 1 and 2"
+            raise DataError(message, code="wrong_columns")
         return cells
     columns = [int(key) for key in corpus.keys]
     if len(cells) < max(columns):

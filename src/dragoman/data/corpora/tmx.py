@@ -36,7 +36,7 @@ def read_tmx(
                 yield pair
         parser.close()
     except etree.XMLSyntaxError as error:
-        raise DataError(f"{path} is not well-formed TMX: {error}", code="wrong_file_format") from None
+        raise DataError(f"{path} is not well-formed TMX: {error.msg}", code="wrong_file_format") from None
     if not found and not may_be_empty:
         languages = ", ".join(sorted(seen)) or "none"
         raise DataError(

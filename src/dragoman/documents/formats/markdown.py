@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats import html
-from dragoman.documents.formats.markdown_inline import Inline
+from dragoman.documents.formats.markdown_inline import Inline, escape, escape_cell, formula_rule
 from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
@@ -62,26 +62,27 @@ def read(data: bytes, name: str) -> SplicedText:
 
 
 def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """A rule for markdown-it: the text of a footnote is a paragraph."""
+    """A rule for markdown-it: a footnote has blocks, like an item of a list; those after the first are indented."""
 
-    def line(number: int) -> str:
-        return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+    def definition(number: int) -> re.Match[str] | None:
+        return DEFINITION.match(state.src, state.bMarks[number] + state.tShift[number], state.eMarks[number])
 
-    found = DEFINITION.match(line(first))
+    found = definition(first)
     if found is None or not found[0].startswith("[^") or state.is_code_block(first):
         return False
     if silent:
         return True
-    end = first + 1
-    while end < last and not state.isEmpty(end) and not DEFINITION.match(line(end)):
+    indent, end = state.blkIndent + 4, first + 1
+    while end < last and (
+        state.isEmpty(end) or state.sCount[end] >= indent or not (state.isEmpty(end - 1) or definition(end))
+    ):
         end += 1
-    for kind, nesting in (("paragraph_open", 1), ("inline", 0), ("paragraph_close", -1)):
-        token = state.push(kind, "" if kind == "inline" else "p", nesting)  # type: ignore[arg-type]
-        token.map = [first, end]
-        if kind == "inline":
-            token.content = "\n".join([line(first)[found.end() :], *map(line, range(first + 1, end))]).strip()
-            token.children = []
-    state.line = end
+    before = state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax
+    state.bMarks[first], state.tShift[first], state.sCount[first] = found.end(), 0, indent
+    state.blkIndent, state.lineMax, state.level = indent, end, state.level + 1
+    state.md.block.tokenize(state, first, end)
+    state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax = before
+    state.line, state.level = end, state.level - 1
     return True
 
 
@@ -93,6 +94,7 @@ class Blocks:
 
         self.text = text
         self.parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+        self.parser.inline.ruler.before("escape", "formula", formula_rule)
         self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
@@ -184,7 +186,10 @@ class Blocks:
             if not LETTER.search(content):
                 return
         children = self.parser.parseInline(content, self.env)[0].children or []
-        walk = Inline(self.text, content, places, "cell" if block == "cell" else f"line {self._number(places[0])}")
+        key, write = f"line {self._number(places[0])}", escape
+        if block == "cell":
+            key, write = f"{key}, cell", escape_cell
+        walk = Inline(self.text, content, places, key, write)
         yield from walk.read(children)
 
     def _number(self, place: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +15,11 @@ from dragoman.documents.transfer.placeholder_patterns import find_placeholders
 from dragoman.documents.transfer.placeholders import LETTER
 
 if TYPE_CHECKING:
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-FIXED: Final = re.compile(
-    r"(?P<note>\[\^[^\]\s]+\])|\$\$[^$]+\$\$|(?<![\w$])\$(?=[^\s$])[^$]*(?<=\S)\$(?![\w$])"
-)  # footnotes and formulas
+NOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
+FORMULA: Final = re.compile(r"\$\$[^$]+\$\$|(?<![\w$])\$(?=[^\s$])[^$]*(?<=\S)\$(?![\w$])")
 LINK_END: Final = re.compile(
     r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
     r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
@@ -34,6 +34,17 @@ BLOCK_START: Final = re.compile(
 )
 
 
+def formula_rule(state: StateInline, silent: bool) -> bool:
+    """A rule for markdown-it: a formula between dollar signs, in which nothing else is markup."""
+    found = FORMULA.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        state.push("formula", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
 @dataclass
 class Inline:
     """Walks through inline elements and their text; `place` is how far it is in `content`."""
@@ -42,6 +53,7 @@ class Inline:
     content: str
     places: Sequence[int]
     key: str
+    escape: Callable[[str], str]
     place: int = 0
     start: int = 0  # of the current segment
     builder: SegmentBuilder = field(default_factory=lambda: SegmentBuilder(collapse=True))
@@ -78,6 +90,9 @@ class Inline:
                 return self._break(HARD_BREAK, hard=True)
             case "code_inline":
                 return self._code(token.markup)
+            case "formula":
+                self._protect(self.place + len(token.content))
+                return True
             case "em_open" | "strong_open" | "s_open":
                 return self._markup(token.markup, "open", token.tag)
             case "em_close" | "strong_close" | "s_close":
@@ -104,13 +119,10 @@ class Inline:
         if not self.content.startswith(words, self.place):
             return False
         done = 0
-        for found in FIXED.finditer(words):
+        for found in NOTE.finditer(words):
             self._plain(words[done : found.start()])
-            if found["note"]:
-                raw, at = self._raw(self.place + len(found[0]))
-                self.builder.add_point(raw, at, "footnote")
-            else:
-                self._protect(self.place + len(found[0]))
+            raw, at = self._raw(self.place + len(found[0]))
+            self.builder.add_point(raw, at, "footnote")
             done = found.end()
         self._plain(words[done:])
         return True
@@ -140,7 +152,7 @@ class Inline:
             self.place = self.start = found.end()
         elif hard:
             raw, at = self._raw(found.end())
-            self.builder.add_point(raw, at, "break")
+            self.builder.add_point(raw, at, "br")
         else:
             self.builder.add_text(" ")
             self.place = found.end()
@@ -190,7 +202,7 @@ class Inline:
         plain = all(child.type == "text" for child in token.children or ())
         if plain and LETTER.search(token.content) and (end is not None or (reference is not None and reference[1])):
             segment = Segment(" ".join(token.content.split()), key=f"{self.key}, image")
-            self.inner.append(Slot(self.places[alt[0]], self.places[alt[1]], segment, escape))
+            self.inner.append(Slot(self.places[alt[0]], self.places[alt[1]], segment, self.escape))
         raw, at = self._raw(found.end())
         self.builder.add_point(raw, at, "image")
         return True
@@ -214,7 +226,7 @@ class Inline:
         tag = TAG.match(markup)
         raw, at = self._raw(self.place + len(markup))
         if tag is None or tag["name"].lower() in VOID or markup.endswith("/>"):
-            self.builder.add_point(raw, at, "tag")
+            self.builder.add_point(raw, at, "tag" if tag is None else tag["name"])
             if tag is not None:
                 self.builder.separate_words(tag["name"], self.content[self.place : self.place + 1])
         elif tag["slash"]:
@@ -228,9 +240,8 @@ class Inline:
         segment = self.builder.build(self.key)
         self.builder = SegmentBuilder(collapse=True)
         if LETTER.search(segment.text):
-            write = escape_cell if self.key == "cell" else escape
             last = self.places[end - 1] + 1 if end else self.places[end]
-            self.slots.append(Slot(self.places[self.start], last, segment, write, protect_start))
+            self.slots.append(Slot(self.places[self.start], last, segment, self.escape, protect_start))
 
 
 def escape(text: str) -> str:

@@ -184,17 +184,18 @@ class _Projection:
         token, part = max(unit.token_parts, key=lambda pair: shares[pair[0]], default=(0, 0))
         return [part] if unit.token_parts and shares[token] >= THRESHOLD else []
 
-    def _between(self, place: int, parent: int | None, closed: Sequence[Range]) -> int | None:
+    def _between(self, place: int, parent: int | None, closed: Sequence[Range], at_end: bool = False) -> int | None:
         """The place in the target of a place between sentences, where source and target are the same.
 
         None if it is not between sentences, or if its place in the target is outside of the parent or inside one of the
-        `closed` ranges.
+        `closed` ranges. With `at_end`, the end of a sentence is between them too.
         """
         found = bisect_right(self.separators, place, key=lambda one: one[0]) - 1
         if found < 0:
             return None
         start, end, target = self.separators[found]
         inside = start < place < end or place == start == 0 or place == end == len(self.aligned.source.text)
+        inside = inside or (at_end and start <= place <= end)
         low, high = (0, len(self.aligned.target.text)) if parent is None else self.places[parent]
         new = target + place - start
         gap = bisect_left(self.aligned.target.parts, new, key=lambda part: part[0])
@@ -209,7 +210,7 @@ class _Projection:
     def _point(self, index: int, first: int, last: int, closed: list[Range]) -> int:
         """The character at which a point goes: next to the word that it is next to in the source."""
         span, parts = self.spans[index], self.aligned.source.parts
-        if (place := self._between(span.start, span.parent, closed)) is not None:
+        if (place := self._between(span.start, span.parent, closed, span.is_line_break)) is not None:
             return place
         around = (0, len(self.aligned.source.text)) if span.parent is None else self._source_characters(span.parent)
         here = bisect_left(parts, span.start, key=lambda part: part[0])

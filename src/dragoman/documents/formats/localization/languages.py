@@ -12,10 +12,10 @@ def matches(code: str, wanted: str) -> bool:
 
 
 def check_language(name: str, declared: str, wanted: str, side: str = "target") -> None:
-    """Raise if a document declares another language than the one of the model; either may be unknown."""
+    """Raise if a document declares another language than the wanted one; either may be unknown."""
     if declared and wanted and not matches(declared, wanted):
         raise DocumentError(
-            f"the {side} language of {name} is {declared!r}, but the model's is {wanted!r}; use another model, or "
-            "change the language in the file",
+            f"the {side} language of {name} is {declared!r}, not {wanted!r}; use another model (in "
+            "`dragoman remember`, other --from and --to), or change the language in the file",
             code="language_mismatch",
         )

@@ -18,7 +18,13 @@ from dragoman.documents.formats.localization.xml_chunks import (
     split_at,
     utf_encoding,
 )
-from dragoman.documents.formats.localization.xml_inline import Inline, placeholder, read_inline, render_xml
+from dragoman.documents.formats.localization.xml_inline import (
+    Inline,
+    is_line_break,
+    placeholder,
+    read_inline,
+    render_xml,
+)
 from dragoman.documents.formats.localization.xml_tree import (
     Element,
     as_start_tag,
@@ -231,6 +237,8 @@ def classify(token: Token, inside: str) -> Inline:
             return Inline("open", token.get("i") or "")
         case "ept":
             return Inline("close", token.get("i") or "")
+        case "ph" if is_line_break(token, inside):
+            return Inline("break")
         case "ph":
             return Inline("code", shows=placeholder(inside))
     return Inline("code")

@@ -10,7 +10,14 @@ from typing import Final
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.formats.localization.languages import check_language
-from dragoman.documents.formats.localization.xml_inline import Classify, Inline, placeholder, read_inline, render_xml
+from dragoman.documents.formats.localization.xml_inline import (
+    Classify,
+    Inline,
+    is_line_break,
+    placeholder,
+    read_inline,
+    render_xml,
+)
 from dragoman.documents.formats.localization.xml_messages import read_message
 from dragoman.documents.formats.localization.xml_tree import (
     Element,
@@ -264,6 +271,8 @@ def classify(token: Token, inside: str) -> Inline:
             return Inline("close", get("rid") or get("startRef") or get("id") or "")
         case "x" if angular := ANGULAR.fullmatch(get("id") or ""):
             return Inline("open" if angular[1] == "START" else "close", f"angular {angular[2]}")
+        case "x" | "ph" if is_line_break(token, inside):
+            return Inline("break")
         case "x" | "ph":
             shows = placeholder(get("equiv-text"), get("disp"), inside, get("equiv"))
             name = get("id") if local_name(token.name) == "x" else get("equiv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -12,7 +13,8 @@ from dragoman.documents.markup import CDATA, Token, escape_xml, scan
 from dragoman.documents.segment import MAX_DEPTH, Segment, SegmentBuilder, Target, render
 from dragoman.documents.transfer.placeholder_patterns import PLACEHOLDER
 
-InlineKind = Literal["pair", "open", "close", "code", "protected"]
+InlineKind = Literal["pair", "open", "close", "code", "break", "protected"]
+BREAK_TAG: Final = re.compile(r"\s*<br\s*/?>\s*", re.IGNORECASE)
 DEPTH: Final = MAX_DEPTH - 4  # deeper markup is not moved
 
 
@@ -23,6 +25,7 @@ class Inline:
     - "pair" encloses words.
     - "open" and "close" are two elements around words, with the same `link`; their content is code.
     - "code" stands for itself; with `shows`, a placeholder in the text.
+    - "break" is a line break.
     - "protected" encloses text that is not translated.
     """
 
@@ -75,6 +78,9 @@ def read_tokens(
                 builder.close_pair(raw, f"#{inline.link}")
         elif inline.kind == "protected":
             builder.add_protected(inside, raw, name=token.name)
+        elif inline.kind == "break":
+            builder.add_point(raw, name="br")
+            builder.separate_words("br", content[token.end : token.end + 1])
         elif inline.shows:
             builder.add_protected(inline.shows, raw, name=inline.shows)
         else:
@@ -153,6 +159,13 @@ def plain_text(content: str, tokens: Sequence[Token]) -> str:
         elif raw.startswith(CDATA):
             pieces.append(raw[len(CDATA) : -3])
     return "".join(pieces)
+
+
+def is_line_break(token: Token, inside: str) -> bool:
+    """Whether an element stands for a line break: its type says so, or the tag of the original is <br>."""
+    types = {token.get("ctype"), token.get("type"), token.get("subType")}
+    texts = inside, token.get("equiv-text"), token.get("disp")
+    return not types.isdisjoint(("lb", "xlf:lb")) or any(BREAK_TAG.fullmatch(text or "") for text in texts)
 
 
 def placeholder(*candidates: str | None) -> str:

@@ -86,7 +86,8 @@ def check_well_formed(data: bytes, name: str) -> None:
     try:
         etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"{name} is not well-formed XML: {error}", code="damaged_document") from None
+        why = error.msg if isinstance(error, etree.XMLSyntaxError) else error
+        raise DocumentError(f"{name} is not well-formed XML: {why}", code="damaged_document") from None
 
 
 def parse_tree(text: str, name: str) -> Element:
