@@ -49,6 +49,9 @@ class Emulated:
     def worker_new(self, model: Any) -> int:
         return 1
 
+    def batch_rows(self) -> int:
+        return 64
+
     def translate(self, worker: Any, given: Any) -> int:
         job: TranslationJob = given._obj
         self.jobs += 1
