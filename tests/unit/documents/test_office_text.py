@@ -12,6 +12,8 @@ from lxml import etree
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
+from dragoman.documents.formats.office import odf, xlsx
+from dragoman.documents.formats.office.docx import MAIN, with_languages
 from dragoman.documents.formats.office.docx import RULES as WORD
 from dragoman.documents.formats.office.formula_texts import FormulaTexts
 from dragoman.documents.formats.office.odf import RULES as ODF
@@ -19,6 +21,7 @@ from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.xlsx import STRINGS
 from dragoman.documents.formats.office.xml.events import NAMESPACES
+from dragoman.documents.segment import ReadOptions
 from dragoman.documents.translate import translate_segments
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"
@@ -213,3 +216,10 @@ def test_macros_and_other_parts_are_copied() -> None:
         changed = [name for name in old.namelist() if old.read(name) != new.read(name)]
         assert changed == ["word/document.xml"]
         assert re.search(rb"A DOCUMENT WITH MACROS\.", new.read("word/document.xml"))
+
+
+def test_many_tags_without_an_end_take_no_longer_than_others() -> None:
+    english = with_languages(ReadOptions("en", "de"))[MAIN]
+    patterns = (xlsx.FORMULA, "<f "), (xlsx.COLUMN, "<tableColumn "), (odf.CELL, "<table:table-cell ")
+    for pattern, tag in (*patterns, (WORD.insignificant, "<w:lang "), (english.insignificant, "<w:lang ")):
+        assert pattern.search(tag * 300_000) is None

@@ -87,7 +87,7 @@ RULES: Final = Rules(
     },
     range_ids=names("w:id"),
     attributes={"wp:docPr": ALTERNATIVE_TEXTS},
-    insignificant=insignificant(r"\s[^>]*"),
+    insignificant=insignificant(r"\s[^<>]*"),
     strips=True,
     preserve=True,
     is_code=is_code,
@@ -134,7 +134,7 @@ def with_languages(options: ReadOptions) -> dict[str, Rules]:
         RULES,
         relabel=lambda run: LANGUAGE.sub(lambda tag: change(tag[0]), run),
         # a quotation in another language keeps its run
-        insignificant=insignificant(rf'(?![^>]*\b{own}="(?!{primary(language.source)}\b))\s[^>]*'),
+        insignificant=insignificant(rf'(?![^<>]*\b{own}="(?!{primary(language.source)}\b))\s[^<>]*'),
     )
     found = {kind: word if rules is RULES else rules for kind, rules in PARTS.items()}
     styles = Rules(declarations=lambda text: tag_edits(text, LANGUAGE, change))

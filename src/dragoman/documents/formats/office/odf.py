@@ -54,7 +54,7 @@ LANGUAGE_ATTRIBUTES: Final[Mapping[Script, tuple[str, str]]] = {
     "complex": ("style:language-complex", "style:country-complex"),
 }
 CELL: Final = re.compile(
-    r"(?P<tag><table:table-cell\s[^>]*>)\s*<text:p[^>]*>(?P<text>[^<]*)</text:p>\s*</table:table-cell>"
+    r"(?P<tag><table:table-cell\s[^<>]*>)\s*<text:p[^<>]*>(?P<text>[^<]*)</text:p>\s*</table:table-cell>"
 )
 VALUE: Final = re.compile(r'\soffice:string-value="([^"]*)"')
 FORMULA: Final = re.compile(r'\stable:(?:formula|condition)="([^"]*)"')

@@ -42,8 +42,8 @@ PARTS: Final = {
     r"officedocument\.drawing\+xml$": DRAWING,
     **DRAWING_PARTS,
 }
-FORMULA: Final = re.compile(r"<(?:\w+:)?(?:f|formula[12]?)(?:\s[^>]*)?>([^<]+)<")
-COLUMN: Final = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^>]*?\bname="([^"]*)"')
+FORMULA: Final = re.compile(r"<(?:\w+:)?(?:f|formula[12]?)(?:\s[^<>]*)?>([^<]+)<")
+COLUMN: Final = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^<>]*?\bname="([^"]*)"')
 INLINE: Final = "inlineStr"
 
 
