@@ -13,6 +13,7 @@ from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
 from dragoman.documents.formats.office import odf, xlsx
+from dragoman.documents.formats.office.archive import open_archive
 from dragoman.documents.formats.office.docx import MAIN, with_languages
 from dragoman.documents.formats.office.docx import RULES as WORD
 from dragoman.documents.formats.office.formula_texts import FormulaTexts
@@ -23,11 +24,12 @@ from dragoman.documents.formats.office.xlsx import STRINGS
 from dragoman.documents.formats.office.xml.events import NAMESPACES
 from dragoman.documents.segment import ReadOptions
 from dragoman.documents.translate import translate_segments
+from dragoman.errors import DocumentError
+from raising import raises
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"
-DECLARATIONS = " ".join(
-    f'xmlns:{prefix}="{uri}"' for prefix, uri in {p: u for u, p in reversed(NAMESPACES.items()) if p != "xml"}.items()
-)
+NAMESPACES_BY_PREFIX = {prefix: uri for uri, prefix in reversed(NAMESPACES.items()) if prefix != "xml"}
+DECLARATIONS = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in NAMESPACES_BY_PREFIX.items())
 
 SUPERSCRIPT, SUBSCRIPT = (f'<w:vertAlign w:val="{kind}script"/>' for kind in ("super", "sub"))
 
@@ -216,6 +218,18 @@ def test_macros_and_other_parts_are_copied() -> None:
         changed = [name for name in old.namelist() if old.read(name) != new.read(name)]
         assert changed == ["word/document.xml"]
         assert re.search(rb"A DOCUMENT WITH MACROS\.", new.read("word/document.xml"))
+
+
+def test_a_translation_that_is_not_well_formed_is_not_written() -> None:
+    word = NAMESPACES_BY_PREFIX["w"]
+    link = '<w:hyperlink xmlns:q="{}"><q:r><q:t>{}</q:t></q:r></w:hyperlink>'
+    content = f"<w:p>{link.format(word, 'one')}{run(' ')}{link.format(word, 'two')}</w:p>"
+    part = f'<w:document xmlns:w="{word}"><w:body>{content}</w:body></w:document>'
+    archive = open_archive((FOLDER / "word-macros.docm").read_bytes(), "a.docm")
+    document = read_document(archive.replace({"word/document.xml": part.encode()}), "a.docm")
+    report = translate_segments(document.segments, WordByWord())
+    with raises(DocumentError, "damaged_translation", "nothing was written"):
+        document.write([result.target for result in report.results])
 
 
 def test_many_tags_without_an_end_take_no_longer_than_others() -> None:
