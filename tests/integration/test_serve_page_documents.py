@@ -72,6 +72,13 @@ told.unsupported = text("document-status");
 drop("long.txt", "word ".repeat(2001));
 await until(() => stateOf() === "error" && text("document-name") === "long.txt");
 told.long = text("document-status");
+const straight = window.fetch;
+const late = JSON.stringify({ error: { code: "deadline_exceeded", message: "send less text" } });
+window.fetch = () => Promise.resolve(new Response(late, { status: 504 }));
+drop("slow.txt", "one");
+await until(() => stateOf() === "error" && text("document-name") === "slow.txt");
+told.slow = text("document-status");
+window.fetch = straight;
 drop("empty.txt", "\\n");
 await until(() => stateOf() === "empty");
 told.empty = [text("document-status"), visible("download"), visible("document-result")];
@@ -132,6 +139,7 @@ def test_errors_are_shown(told: Any) -> None:
 
 
 def test_errors_are_worded_for_the_page(told: Any) -> None:
+    assert "file" in told["slow"] and "send less text" not in told["slow"]
     assert ".xlsm" not in told["unsupported"] and "format 'text'" not in told["unsupported"]
     assert "PowerPoint" in told["unsupported"]
     assert "smaller files" in told["long"] and "requests" not in told["long"]
