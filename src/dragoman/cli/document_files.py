@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.cli import note
 from dragoman.cli.input import is_folder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dragoman.documents.reports.report import Report
     from dragoman.translation.translator import Translator
 
+T = TypeVar("T")
 MAX_NOTES = 5  # segments to list per document
 DOUBTFUL_CONFIDENCE = (
     0.5  # the mean of a document; 0.37 of a German one with a model for English, 0.86 of an English one
@@ -162,7 +163,7 @@ def translate_many(
         results = translate_documents_on_ray(
             translator, documents, output, format=format_name, **ray_arguments, **options
         )
-    for document, result in results:
+    for document, result in continuable(results):
         if result is None:
             before += 1
         elif isinstance(result, DragomanError):
@@ -181,6 +182,15 @@ def translate_many(
             f"{plural(len(errors), 'document')} of {len(documents):,} could not be translated; see above",
             code=errors[0].code,
         )
+
+
+def continuable(results: Iterator[T]) -> Iterator[T]:
+    """The results; after Ctrl-C, a note that the same command continues."""
+    try:
+        yield from results
+    except KeyboardInterrupt:
+        note("the documents that are finished stay; run the same command to continue")
+        raise
 
 
 def translate_documents_on_ray(

@@ -22,7 +22,7 @@ TAG: Final = re.compile(
 )
 TAG_START: Final = re.compile(r"</?[A-Za-z_:][^\s/>\x00]*+")
 QUOTED: Final = re.compile(r""""[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|<""")
-OTHER: Final = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)", re.DOTALL)
+OTHER: Final = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<%.{1,500}?%>", re.DOTALL)
 DECLARATION: Final = re.compile(r"<![A-Za-z](?:[^\[>]|\[[^\]]*\])*+>")
 ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 # void elements in strings of programs; not all of HTML's, because <link> and others enclose text in some programs
@@ -49,7 +49,7 @@ class Token:
     """A piece of markup or text, and its place; all tokens together are the document.
 
     `name` is that of a tag. "empty" is a tag that closes itself, "other" is a comment, a CDATA section, a processing
-    instruction or a document type.
+    instruction, a document type or a tag of a template such as <%= x %>.
     """
 
     kind: TokenKind

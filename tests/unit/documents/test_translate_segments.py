@@ -75,7 +75,7 @@ def test_a_sentence_that_loses_its_placeholder_keeps_its_source_and_is_reported(
     assert result.target is not None and result.target.text == "ONE TWO. Open {file} now. THREE"
     assert result.problem == "placeholder_lost" and report.kept == [result]
     assert report.to_json()["review"][0]["key"] == "k"
-    assert "left in the source language" in report.summary()
+    assert "1 of 1 segments translated; 1 with text left in the source language" in report.summary()
 
 
 def test_an_empty_translation_keeps_the_source() -> None:

@@ -143,7 +143,7 @@ class Report:
         if counts.from_memory:
             parts.append(f"{counts.from_memory:,} of them from the memory")
         left = counts.problems
-        parts += [f"{n:,} left in the source language ({PROBLEMS[problem]})" for problem, n in left.items()]
+        parts += [f"{n:,} with text left in the source language ({PROBLEMS[problem]})" for problem, n in left.items()]
         if others := counts.to_review - left.total():
             parts.append(f"{others:,} {'more ' if left else ''}to review")
         return "; ".join(parts)
