@@ -20,6 +20,10 @@ from dragoman.documents.transfer.placeholders import mask_text, protect_placehol
             ["{% if n > 1 %}", "{%- else -%}", "{% endif %}", "{# that is all #}", "{x}"],
         ),
         ("Hello <%= user.name %>, <% 5% of %> <%", ["<%= user.name %>", "<% 5% of %>"]),
+        (
+            ":wave: @alice and @bob-b, see @c/d :+1: (10:30:15, a:b:c, 5 @ home, @@x)",
+            [":wave:", "@alice", "@bob-b", "@c", ":+1:"],
+        ),
         ("<0>Click</0> here<1/>", ["<0>", "</0>", "<1/>"]),
         ("Write to a.b@c-d.org, see https://x.org/a?b=c.", ["a.b@c-d.org", "https://x.org/a?b=c"]),
         ("See www.example.com/path).", ["www.example.com/path"]),

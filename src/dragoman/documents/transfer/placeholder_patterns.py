@@ -27,10 +27,14 @@ PLACEHOLDER: Final = re.compile(
     | (?:https?|ftp|file|mailto|tel):(?://)?[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
     | (?<![\w.])www\.[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
     | (?<![\w.+-])[\w][\w.+-]*@[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w@])
+    | (?<![\w@/.%-])@[A-Za-z](?:[\w-]{0,60}\w)?(?![\w@])                # @user
+    | (?<![\w:]):(?:[a-z][a-z0-9_+-]{1,40}|[+-]1):(?![\w:])             # :smile:
     """,
     re.VERBOSE,
 )
-SCHEME: Final = re.compile(r"(?:https?|ftp|file|mailto|tel):")
+COLON: Final = re.compile(
+    r"(?:https?|ftp|file|mailto|tel):|:(?:[a-z][a-z0-9_+-]+|[+-]1):"
+)  # in placeholders with no other mark
 
 
 def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
@@ -49,4 +53,4 @@ def may_have_placeholders(text: str) -> bool:
     # a search for one character is ten times as fast as a pattern
     if "{" in text or "%" in text or "@" in text or "<" in text or "_" in text or "$" in text or "www." in text:
         return True
-    return ":" in text and SCHEME.search(text) is not None
+    return ":" in text and COLON.search(text) is not None
