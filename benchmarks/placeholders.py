@@ -58,7 +58,8 @@ def draw_placeholder(draw: random.Random) -> str:
     braces += [f"{{{number}:.1f}}", f"{{{name}, number}}"]
     printf = ["%s", "%d", f"%{number + 1}$s", f"%({name})s", f"%({name})d", "%.2f", "%@", f"<{number}>", f"<{number}/>"]
     addresses = [f"https://example.com/{name}?id={number}", f"www.{name.replace('_', '')}.org", f"{name}@example.com"]
-    return draw.choice([*braces, *printf, *addresses])
+    tags = [f"{{% if {name} %}}", f"<%= {name} %>", f"@{name.replace('.', '-')}", f":{name.replace('.', '_').lower()}:"]
+    return draw.choice([*braces, *printf, *addresses, *tags])
 
 
 def make_strings(count: int, seed: int) -> list[tuple[str, list[str]]]:

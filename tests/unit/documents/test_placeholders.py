@@ -21,8 +21,8 @@ from dragoman.documents.transfer.placeholders import mask_text, protect_placehol
         ),
         ("Hello <%= user.name %>, <% 5% of %> <%", ["<%= user.name %>", "<% 5% of %>"]),
         (
-            ":wave: @alice and @bob-b, see @c/d :+1: (10:30:15, a:b:c, 5 @ home, @@x)",
-            [":wave:", "@alice", "@bob-b", "@c", ":+1:"],
+            ":wave: @alice and @bob-b, see @c/d :+1: :x: (10:30:15, a:b:c, 5 @ home, @@x)",
+            [":wave:", "@alice", "@bob-b", "@c", ":+1:", ":x:"],
         ),
         ("<0>Click</0> here<1/>", ["<0>", "</0>", "<1/>"]),
         ("Write to a.b@c-d.org, see https://x.org/a?b=c.", ["a.b@c-d.org", "https://x.org/a?b=c"]),

@@ -28,13 +28,12 @@ PLACEHOLDER: Final = re.compile(
     | (?<![\w.])www\.[^\s<>"'{}|\\^`]+[^\s<>"'{}|\\^`.,;:!?)\]]
     | (?<![\w.+-])[\w][\w.+-]*@[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w@])
     | (?<![\w@/.%-])@[A-Za-z](?:[\w-]{0,60}\w)?(?![\w@])                # @user
-    | (?<![\w:]):(?:[a-z][a-z0-9_+-]{1,40}|[+-]1):(?![\w:])             # :smile:
+    | (?<![\w:]):(?:[a-z][a-z0-9_+-]{0,40}|[+-]1):(?!\w)                # :smile:
     """,
     re.VERBOSE,
 )
-COLON: Final = re.compile(
-    r"(?:https?|ftp|file|mailto|tel):|:(?:[a-z][a-z0-9_+-]+|[+-]1):"
-)  # in placeholders with no other mark
+# in the placeholders that have none of the characters of `may_have_placeholders`
+COLON: Final = re.compile(r"(?:https?|ftp|file|mailto|tel):|:(?:[a-z][a-z0-9_+-]*|[+-]1):")
 
 
 def find_placeholders(text: str) -> Iterator[tuple[int, int]]:
