@@ -22,7 +22,8 @@ TAG: Final = re.compile(
 )
 TAG_START: Final = re.compile(r"</?[A-Za-z_:][^\s/>\x00]*+")
 QUOTED: Final = re.compile(r""""[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|<""")
-OTHER: Final = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<%.{1,500}?%>", re.DOTALL)
+OTHER: Final = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)", re.DOTALL)
+TEMPLATE_TAG: Final = re.compile("<%.*?%>", re.DOTALL)
 DECLARATION: Final = re.compile(r"<![A-Za-z](?:[^\[>]|\[[^\]]*\])*+>")
 ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 # void elements in strings of programs; not all of HTML's, because <link> and others enclose text in some programs
@@ -88,6 +89,7 @@ def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = Fa
     The content of `raw_elements` (script, style) is one token "other". With `lower`, names are lower case, as in HTML.
     """
     place, tags, declares = 0, TagFinder(text), True
+    last_template_tag = text.rfind("%>")  # so that many <% without an end take no longer than a few
     while place < len(text):
         start = text.find("<", place)
         if start < 0:
@@ -97,6 +99,8 @@ def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = Fa
             place = start
             continue
         found = OTHER.match(text, place)
+        if found is None and place < last_template_tag:
+            found = TEMPLATE_TAG.match(text, place)
         if found is None and declares and text.startswith("<!", place):
             found = DECLARATION.match(text, place)
             declares = found is not None or not text[place + 2 : place + 3].isalpha()  # one without an end: no more

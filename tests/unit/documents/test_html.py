@@ -49,6 +49,12 @@ def test_a_page_that_is_not_translated_is_the_same_bytes() -> None:
     assert translate(PAGE, WordByWord(word=str)) == PAGE
 
 
+def test_tags_of_templates_stay() -> None:
+    block = f"<% if a > b\n  {'count(a); ' * 200}%>"
+    page = f"<p>one <%= name %> two</p>{block}<p>six <% 5</p>"
+    assert translate(page, WordByWord()) == f"<p>ONE <%= name %> TWO</p>{block}<p>SIX &lt;% 5</p>"
+
+
 def test_control_characters_are_not_written() -> None:
     page = '<p title="one">one &lt;</p>'
     assert translate(page, WordByWord(word=lambda word: f"a\0\x1f\ufffe{word}")) == '<p title="aone">aone a&lt;</p>'
@@ -165,7 +171,7 @@ def test_a_paragraph_with_thousands_of_elements_is_translated() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", "<a", "<a ", "<a '\"", '<a b="', "<!a", "<!a[", "<!a[]", "<!--", "<?", "</", "&"]
+    "unit", ["<", "<a", "<a ", "<a '\"", '<a b="', "<!a", "<!a[", "<!a[]", "<!--", "<?", "<%", "</", "&"]
 )
 def test_markup_without_an_end_is_text_or_left(unit: str) -> None:
     """In seconds: the time must not grow with the square of the number of tags, or faster."""

@@ -9,7 +9,7 @@ import pytest
 from dragoman.documents.formats.office.docx import RULES
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.xml import scanner
-from dragoman.documents.formats.office.xml.events import MAX_DEPTH, NAMESPACES, is_plain_xml, parse
+from dragoman.documents.formats.office.xml.events import MAX_DEPTH, NAMESPACES, is_well_formed, parse
 from dragoman.documents.formats.office.xml.scanner import RunNames, scan
 from dragoman.documents.formats.office.xml.tree import Element, PlainRuns, TreeReader
 from dragoman.errors import DocumentError
@@ -124,5 +124,5 @@ def test_runs_are_not_nested_too_deep(inside: str) -> None:
 
 
 def test_only_well_formed_parts_without_a_document_type_are_plain() -> None:
-    assert is_plain_xml("<a>𝄞</a>")
-    assert not any(map(is_plain_xml, ("<a>", "<!DOCTYPE a><a/>", "<a>&nbsp;</a>", "<b:a/>", "")))
+    assert is_well_formed("<a>𝄞</a>")
+    assert not any(map(is_well_formed, ("<a>", "<!DOCTYPE a><a/>", "<a>&nbsp;</a>", "<b:a/>", "")))

@@ -18,11 +18,13 @@ from dragoman.documents.formats.office.docx import MAIN, with_languages
 from dragoman.documents.formats.office.docx import RULES as WORD
 from dragoman.documents.formats.office.formula_texts import FormulaTexts
 from dragoman.documents.formats.office.odf import RULES as ODF
+from dragoman.documents.formats.office.package import ArchiveDocument
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.xlsx import STRINGS
 from dragoman.documents.formats.office.xml.events import NAMESPACES
-from dragoman.documents.segment import ReadOptions
+from dragoman.documents.segment import ReadOptions, Segment, Target
+from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError
 from raising import raises
@@ -230,6 +232,17 @@ def test_a_translation_that_is_not_well_formed_is_not_written() -> None:
     report = translate_segments(document.segments, WordByWord())
     with raises(DocumentError, "damaged_translation", "nothing was written"):
         document.write([result.target for result in report.results])
+
+
+@pytest.mark.parametrize("start", ["", "<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.1//EN' 'xhtml11.dtd'>"])
+def test_a_chapter_of_a_book_is_checked_too(start: str) -> None:
+    archive = open_archive((FOLDER / "word-macros.docm").read_bytes(), "a.docm")
+    text = f"{start}<p>one&nbsp;two</p>" if start else "<p>one two</p>"
+    place = text.index("one"), text.index("</p>")
+    document = ArchiveDocument(archive, {"word/document.xml": SplicedText(text, [Slot(*place, Segment("one"))])})
+    assert document.write([Target("two &lt;")])
+    with raises(DocumentError, "damaged_translation", "nothing was written"):
+        document.write([Target("two <")])
 
 
 def test_many_tags_without_an_end_take_no_longer_than_others() -> None:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from dragoman.documents.formats.office.archive import Archive
 from dragoman.documents.formats.office.part import read_part
 from dragoman.documents.formats.office.rules import Rules
-from dragoman.documents.formats.office.xml.events import decode_part, is_plain_xml, parse
+from dragoman.documents.formats.office.xml.events import decode_part, is_well_formed, parse
 from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, Segment, Target
 from dragoman.documents.spliced import SplicedText
@@ -38,20 +38,20 @@ class ArchiveDocument:
             own = targets[place : place + len(part.slots)]
             place += len(part.slots)
             if any(target is not None for target in own):
-                changed[name] = self._check(name, part, part.write(own))
+                changed[name] = part.write(own)
+                self._check(name, part, changed[name])
         if changed:
             for name, part in self.parts.items():
                 if name not in changed and part.declarations:
                     changed[name] = part.declare()
         return self.archive.replace(changed)
 
-    def _check(self, name: str, part: SplicedText, written: bytes) -> bytes:
-        """A translated part; raise if it is not well-formed and the original was."""
+    def _check(self, name: str, part: SplicedText, written: bytes) -> None:
+        """Raise if a translated part is not well-formed and the original was."""
         label = f"{self.archive.name} ({name})"
-        if not is_plain_xml(decode_part(written, label)[0]) and is_plain_xml(part.text):
+        if not is_well_formed(decode_part(written, label)[0], doctype=True) and is_well_formed(part.text, doctype=True):
             message = f"the translation of {label} would be damaged, so nothing was written; please report this file"
             raise DocumentError(message, code="damaged_translation")
-        return written
 
 
 def read_parts(

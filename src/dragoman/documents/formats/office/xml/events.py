@@ -85,15 +85,16 @@ def parse(text: str, name: str, doctype: bool = False) -> Iterator[Event]:
     return EventParser(text, name, doctype).parse()
 
 
-def is_plain_xml(text: str) -> bool:
-    """Whether a part is well formed and has no document type, which could declare what patterns cannot know."""
+def is_well_formed(text: str, doctype: bool = False) -> bool:
+    """Whether a part is well-formed XML; `doctype` permits a document type."""
 
     def stop(*_: object) -> None:
         raise expat.ExpatError
 
     data, _, encoding = encode(text)
     parser = expat.ParserCreate(encoding, " ")
-    parser.StartDoctypeDeclHandler = stop
+    if not doctype:
+        parser.StartDoctypeDeclHandler = stop
     try:
         parser.Parse(data, True)
     except expat.ExpatError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Final
 
-from dragoman.documents.formats.office.xml.events import NO_ATTRIBUTES, is_plain_xml, parse
+from dragoman.documents.formats.office.xml.events import NO_ATTRIBUTES, is_well_formed, parse
 from dragoman.documents.formats.office.xml.scanner import (
     RUN_TEXTS,
     SINGLE_RUNS,
@@ -108,7 +108,7 @@ class TreeReader:
     def read(self) -> Iterator[Element]:
         """The elements, in order."""
         pieces: Iterable[Piece]
-        if is_plain_xml(self.text):
+        if is_well_formed(self.text):  # a document type could declare what patterns cannot know
             pieces = scan(self.text, self.name, self.run_names)
         else:
             pieces = (
