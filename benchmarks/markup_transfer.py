@@ -42,7 +42,7 @@ from dragoman.documents.segment import Segment, Span
 from dragoman.documents.transfer import pair_ranges
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
 from dragoman.documents.transfer.assembly import Job, Unit, align_units
-from dragoman.documents.transfer.placeholders import MaskedText
+from dragoman.documents.transfer.masks import MaskedText
 from dragoman.documents.transfer.projection import project
 from dragoman.documents.transfer.words import WordParts, link_parts
 from dragoman.evaluation.alignment_error import read_gold

@@ -10,15 +10,15 @@ from typing import Final
 
 from dragoman.documents.segment import Segment
 from dragoman.documents.transfer.assembly import Job, Unit
-from dragoman.documents.transfer.moves import Moves
-from dragoman.documents.transfer.notes import detach_notes
-from dragoman.documents.transfer.placeholders import (
+from dragoman.documents.transfer.masks import (
     MaskedText,
     cut,
     mask_text,
     protect_placeholders,
     protect_points,
 )
+from dragoman.documents.transfer.moves import Moves
+from dragoman.documents.transfer.notes import detach_notes
 from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.unknown_text import SEPARATORS, SYMBOLS
 from dragoman.translation.segmentation import BEFORE_LINE

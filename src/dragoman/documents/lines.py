@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from dragoman.documents.transfer.placeholder_patterns import has_placeholders
+from dragoman.documents.transfer.placeholders import has_placeholders
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.overlap import Blocks
 from dragoman.translation.result import Translation, join_translations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dragoman.documents.segment import Segment
     from dragoman.documents.sentences import ModelTranslator
     from dragoman.documents.transfer.assembly import Job, Unit
-    from dragoman.documents.transfer.placeholders import MaskedText
+    from dragoman.documents.transfer.masks import MaskedText
     from dragoman.translation.translator import Translator
 
 
@@ -39,7 +39,7 @@ def mask_line(line: str) -> MaskedLine | None:
     if not has_placeholders(line):
         return None
     from dragoman.documents.segment import Segment  # few lines need it
-    from dragoman.documents.transfer.placeholders import mask_text, protect_placeholders
+    from dragoman.documents.transfer.masks import mask_text, protect_placeholders
 
     segment = protect_placeholders(Segment(line))
     return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))

@@ -16,7 +16,7 @@ from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
 from dragoman.documents.transfer.assembly import Job, Unit, assemble, unmask
-from dragoman.documents.transfer.placeholders import remask
+from dragoman.documents.transfer.masks import remask
 from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.progress import Reporter

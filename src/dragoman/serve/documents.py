@@ -18,7 +18,7 @@ from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.sentences import without_terms
-from dragoman.documents.transfer.placeholders import find_between
+from dragoman.documents.transfer.masks import find_between
 from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
 from dragoman.errors import DocumentError, SearchError

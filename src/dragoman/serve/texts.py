@@ -8,7 +8,7 @@ from functools import partial
 
 from dragoman.documents.lines import mask_line, restore_alternatives, text_translations
 from dragoman.documents.segment import Segment
-from dragoman.documents.transfer.placeholder_patterns import has_placeholders
+from dragoman.documents.transfer.placeholders import has_placeholders
 from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.serve.documents import DocumentWork, unknown_reader
 from dragoman.serve.scheduling.budget import Meter

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents.segment import Segment, Span
-from dragoman.documents.transfer.placeholder_patterns import PLACEHOLDER, find_placeholders, may_have_placeholders
-from dragoman.documents.transfer.placeholders import mask_text, protect_placeholders, remask
+from dragoman.documents.transfer.masks import mask_text, protect_placeholders, remask
+from dragoman.documents.transfer.placeholders import PLACEHOLDER, find_placeholders, may_have_placeholders
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dragoman.documents.segment import Segment, SegmentBuilder, Span, render
 from dragoman.documents.transfer import words
 from dragoman.documents.transfer.aligned_text import AlignedUnit
 from dragoman.documents.transfer.assembly import Job, Unit, align_units
-from dragoman.documents.transfer.placeholders import MaskedText
+from dragoman.documents.transfer.masks import MaskedText
 from dragoman.documents.transfer.projection import project
 from dragoman.documents.transfer.ranges import Places, Range, RangeSet, best_range
 from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts

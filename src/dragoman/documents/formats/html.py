@@ -13,7 +13,7 @@ from dragoman.documents.languages import NO_CHANGE, LanguageChange
 from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_xml, names, scan
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions, Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
 
 INLINE: Final = names(
     "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q rb rp rt ruby s small span strike strong sub "

@@ -17,7 +17,7 @@ from dragoman.documents.formats.markdown_inline import Inline, escape, escape_ce
 from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
 from dragoman.errors import DocumentError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dragoman.documents.formats.html import PROTECTED, VOID
 from dragoman.documents.markup import TAG
 from dragoman.documents.segment import Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot
-from dragoman.documents.transfer.placeholder_patterns import find_placeholders
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
+from dragoman.documents.transfer.placeholders import find_placeholders
 
 if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline

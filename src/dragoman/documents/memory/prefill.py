@@ -8,7 +8,7 @@ from dataclasses import replace
 from dragoman.documents.memory.lookup import Match, Memory
 from dragoman.documents.segment import Segment
 from dragoman.documents.transfer.assembly import Job, Unit, join_masked, unmask
-from dragoman.documents.transfer.placeholders import MaskedText
+from dragoman.documents.transfer.masks import MaskedText
 from dragoman.translation.result import Translation
 
 

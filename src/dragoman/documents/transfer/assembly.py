@@ -12,10 +12,10 @@ from dragoman.documents.reports.numbers import numbers_differ
 from dragoman.documents.reports.report import NUMBERS_DIFFER, Problem, SegmentResult, WordLinks
 from dragoman.documents.segment import Segment, Target, render
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
+from dragoman.documents.transfer.masks import MaskedText, positional
 from dragoman.documents.transfer.moves import Moves
 from dragoman.documents.transfer.no_break_spaces import restore_no_break
 from dragoman.documents.transfer.notes import DetachedNotes
-from dragoman.documents.transfer.placeholders import MaskedText, positional
 from dragoman.documents.transfer.projection import project
 from dragoman.documents.transfer.ranges import Places, Range
 from dragoman.documents.transfer.words import Links, WordParts, link_parts, locate_tokens, space_ranges

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.transfer.aligned_text import AlignedText, separators
+from dragoman.documents.transfer.masks import LETTER
 from dragoman.documents.transfer.pair_ranges import MIN_SHARE, THRESHOLD, PairRanges
-from dragoman.documents.transfer.placeholders import LETTER
 from dragoman.documents.transfer.ranges import Range, RangeSet, outside, overlap
 
 

@@ -18,8 +18,8 @@ from dragoman.documents.formats.localization.po_syntax import WIDTH, Entry, Fiel
 from dragoman.documents.formats.strings.messages import message_text
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, render
 from dragoman.documents.spliced import SplicedText
-from dragoman.documents.transfer.placeholder_patterns import PLACEHOLDER
-from dragoman.documents.transfer.placeholders import protect_placeholders
+from dragoman.documents.transfer.masks import protect_placeholders
+from dragoman.documents.transfer.placeholders import PLACEHOLDER
 
 CHARSET: Final = re.compile(rb"charset=([\w.:-]+)")
 UNSET_RULE: Final = "nplurals=INTEGER; plural=EXPRESSION;"

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from dragoman.documents.formats.localization.inline_tags import add_tagged_text, closed_names
 from dragoman.documents.markup import CDATA, Token, escape_xml, scan
 from dragoman.documents.segment import MAX_DEPTH, Segment, SegmentBuilder, Target, render
-from dragoman.documents.transfer.placeholder_patterns import PLACEHOLDER
+from dragoman.documents.transfer.placeholders import PLACEHOLDER
 
 InlineKind = Literal["pair", "open", "close", "code", "break", "protected"]
 BREAK_TAG: Final = re.compile(r"\s*<br\s*/?>\s*", re.IGNORECASE)

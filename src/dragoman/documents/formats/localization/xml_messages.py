@@ -10,7 +10,7 @@ from dragoman.documents.formats.localization.xml_inline import Classify, list_it
 from dragoman.documents.formats.strings.messages import MAX_NESTING, choice_branches, find_choices
 from dragoman.documents.markup import CDATA, Token, escape_xml, scan
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
 
 
 def read_message(content: str, classify: Classify, key: str) -> SplicedText | None:

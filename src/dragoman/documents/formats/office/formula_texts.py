@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
 
 LITERAL: Final = re.compile(r'"((?:[^"]|"")*)"')
 OPERATOR: Final = re.compile(r"<>|[<>]=?|=")

@@ -17,7 +17,7 @@ from dragoman.documents.formats.office.xml.tree import Element, PlainRuns, TreeR
 from dragoman.documents.markup import TAG, attributes, escape_attribute, escape_xml
 from dragoman.documents.segment import MAX_DEPTH, NO_OPTIONS, Segment
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
 
 FILE_NAME: Final = re.compile(r"\S+\.\w{2,4}|https?://\S+")
 

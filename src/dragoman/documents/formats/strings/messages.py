@@ -16,8 +16,8 @@ from typing import Final
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, TagFinder, escape_text
 from dragoman.documents.segment import SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
-from dragoman.documents.transfer.placeholder_patterns import PLACEHOLDER
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
+from dragoman.documents.transfer.placeholders import PLACEHOLDER
 
 CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
 BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")

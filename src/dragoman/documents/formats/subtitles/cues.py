@@ -11,7 +11,7 @@ from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.formats.subtitles.division import divide, slice_target, text_width, wrap_lines
 from dragoman.documents.segment import Segment, SegmentBuilder, Target, render
-from dragoman.documents.transfer.placeholders import LETTER
+from dragoman.documents.transfer.masks import LETTER
 from dragoman.errors import DocumentError
 
 LINE_WIDTH: Final = 42  # of subtitles by convention, unless the file has longer lines
