@@ -163,7 +163,7 @@ def translate_many(
         results = translate_documents_on_ray(
             translator, documents, output, format=format_name, **ray_arguments, **options
         )
-    for document, result in continuable(results):
+    for document, result in note_if_stopped(results):
         if result is None:
             before += 1
         elif isinstance(result, DragomanError):
@@ -184,12 +184,12 @@ def translate_many(
         )
 
 
-def continuable(results: Iterator[T]) -> Iterator[T]:
-    """The results; after Ctrl-C, a note that the same command continues."""
+def note_if_stopped(results: Iterator[T]) -> Iterator[T]:
+    """The results; after Ctrl-C, say that the same command continues."""
     try:
         yield from results
     except KeyboardInterrupt:
-        note("the documents that are finished stay; run the same command to continue")
+        note("finished documents are kept; run the same command to continue")
         raise
 
 

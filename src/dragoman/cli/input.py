@@ -71,15 +71,16 @@ def are_documents(files: Sequence[Path | None], format_name: str | None) -> bool
     """Whether these inputs are translated as documents: a folder, a format other than text, or --format."""
     if format_name is not None:
         return bool(files)
+    paths = [path for path in files if not (path is None or is_pipe(path))]
+    if not paths:
+        return False
+    from dragoman.documents.detect import check_text_suffix, detect_file  # standard input does not need it
+
     documents = False
-    for path in files:
-        if path is None or is_pipe(path):
-            continue
+    for path in paths:
         if is_folder(path):
             documents = True
             continue
-        from dragoman.documents.detect import check_text_suffix, detect_file  # standard input does not need it
-
         found = detect_file(path)
         if found is None:
             check_text_suffix(path)
