@@ -1,7 +1,8 @@
 """Translating on a CPU: milliseconds for one sentence and for 64, greedy and beam 4, ours beside others, in one run.
 
     python benchmarks/translate_cpu.py                         # presets base and small, random weights
-    python benchmarks/translate_cpu.py --avx2                  # as on an older laptop: nothing newer than AVX2
+    python benchmarks/translate_cpu.py --instructions avx2     # as on an older laptop: nothing newer than AVX2
+    python benchmarks/translate_cpu.py --instructions avx_vnni # as on a newer one
     taskset -c 0 python benchmarks/translate_cpu.py --cpu-time --contenders "ours int8" "CTranslate2 int8"
     python benchmarks/translate_cpu.py --lengths               # time and memory for sources of 10 to 2,000 tokens
     python benchmarks/translate_cpu.py --check-only --model DIR --text FILE     # that all agree, on a trained model
@@ -135,11 +136,12 @@ def measure_lengths(name: str, work: Path, longest: int) -> None:
         print(json.dumps({"name": name, "length": length, "seconds": took, "mib": held}), flush=True)
 
 
-def lengths(work: Path, picture: Path, avx2: bool) -> str:
+def lengths(work: Path, picture: Path, instructions: str | None) -> str:
     """Cost against length, a table and a picture."""
     found = []
     for name in (*OURS, *PEERS):
-        child = [sys.executable, "-W", "ignore", __file__, "--child", name, "--work", str(work), *["--avx2"] * avx2]
+        child = [sys.executable, "-W", "ignore", __file__, "--child", name, "--work", str(work)]
+        child += ["--instructions", instructions] if instructions else []
         out = subprocess.run(child, capture_output=True, text=True, check=True).stdout
         found += [json.loads(line) for line in out.splitlines() if line.startswith("{")]
         print(name, [round(f["seconds"], 3) for f in found if f["name"] == name], flush=True)
@@ -174,16 +176,19 @@ def draw(found: list[dict], picture: Path) -> None:
     figure.savefig(picture, dpi=120)
 
 
-def as_with_avx2() -> None:
-    """Have nobody use what came after AVX2: said to the others' libraries before they are loaded, ours built for it."""
+def limit_instructions(name: str) -> None:
+    """Have nobody use newer instructions: said to the others' libraries before they are loaded, ours built for them."""
     from dragoman.engines import native_model
     from dragoman.engines.native_layout import STRUCTURES
     from dragoman.native import library
+    from dragoman.native.variants import variants
 
-    for name in ("CT2_FORCE_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"):
-        os.environ[name] = "AVX2"
+    os.environ.update(dict.fromkeys(("CT2_FORCE_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"), "AVX2"))
+    if name == "avx_vnni":
+        os.environ.update({"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI", "MKL_ENABLE_INSTRUCTIONS": "AVX2_E1"})
     os.environ["ATEN_CPU_CAPABILITY"] = "avx2"
-    native_model.load_code = lambda: library("translate", "-march=x86-64-v3", structures=STRUCTURES)
+    flags = next(variant.flags for variant in variants("translate", "x86_64", "linux") if variant.name == name)
+    native_model.load_code = lambda: library("translate", *flags, structures=STRUCTURES)
 
 
 def main() -> None:
@@ -191,7 +196,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["base", "small"], choices=["base", "small"])
     parser.add_argument("--sentences", nargs="+", type=int, default=[1, 64], choices=[1, 64])
     parser.add_argument("--work", type=Path, help="keep the models there for the next run")
-    parser.add_argument("--avx2", action="store_true", help="let all do with AVX2")
+    parser.add_argument("--instructions", choices=["avx2", "avx_vnni"], help="the newest that anybody may use")
     parser.add_argument("--cpu-time", action="store_true", help="the least CPU time; run it on one core, with taskset")
     parser.add_argument("--contenders", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS])
     parser.add_argument("--lengths", action="store_true")
@@ -201,8 +206,8 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=Path(__file__).parent / "results" / "translate_lengths.png")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.avx2:
-        as_with_avx2()
+    if options.instructions:
+        limit_instructions(options.instructions)
     work = options.work or Path(tempfile.mkdtemp())
     if options.child:
         measure_lengths(options.child, work, LENGTHS[-1])
@@ -219,7 +224,7 @@ def main() -> None:
     if options.check_only:
         return
     if options.lengths:
-        print("\n" + lengths(work, options.picture, options.avx2))
+        print("\n" + lengths(work, options.picture, options.instructions))
         return
     cells = [cell for cell in CELLS if cell[0] in options.sentences]
     tables = {preset: compare(options.contenders, work, preset, cells, options.cpu_time) for preset in options.models}
