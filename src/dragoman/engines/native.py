@@ -176,9 +176,8 @@ class NativeEngine:
             except BaseException as error:
                 failed.append(error)
 
-        threads = min(self.threads, len(batches))
-        if len(batches) <= FEW_BATCHES * self.threads:
-            threads -= self.busy
+        busy = self.busy if len(batches) <= FEW_BATCHES * self.threads else 0
+        threads = min(self.threads - busy, len(batches))
         others: list[threading.Thread] = []
         try:
             while len(others) < threads - 1:
