@@ -55,6 +55,22 @@ def test_tags_of_templates_stay() -> None:
     assert translate(page, WordByWord()) == f"<p>ONE <%= name %> TWO</p>{block}<p>SIX &lt;% 5</p>"
 
 
+def test_tags_of_templates_stay_in_order() -> None:
+    page = "<p>one <% if x %> two <% end %> six</p><p>four <?= $a ?><%= b %> five</p><p>a {% if y %} b {% endif %}</p>"
+    document = html.read(page.encode(), "page.html")
+    report = translate_segments(document.segments, WordByWord(order=backward))
+    assert [result.problem for result in report.results] == ["placeholder_lost", None, "placeholder_lost"]
+    written = document.write([result.target for result in report.results]).decode()
+    assert written == page.replace("four <?= $a ?><%= b %> five", "FIVE <?= $a ?><%= b %> FOUR")
+
+
+def test_tags_of_templates_at_the_ends_of_a_sentence() -> None:
+    page = "<td><%= a %></td><p><% if x %> <b>one</b> two <% end %></p><p><%= a %> three</p>"
+    expected = "<td><%= a %></td><p><% if x %> TWO <b>ONE</b> <% end %></p><p>THREE <%= a %></p>"
+    assert translate(page, WordByWord(order=backward)) == expected
+    assert len(html.read(page.encode(), "page.html").segments) == 2
+
+
 def test_control_characters_are_not_written() -> None:
     page = '<p title="one">one &lt;</p>'
     assert translate(page, WordByWord(word=lambda word: f"a\0\x1f\ufffe{word}")) == '<p title="aone">aone a&lt;</p>'

@@ -150,12 +150,20 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
         ("one [![a b](b.svg)](http://ci)\n", "ONE[![B A](b.svg)](http://ci) \n"),
         ("one two<br>three\n", "TWO ONE<br> THREE\n"),
         ("*one two\\\nthree four*\n", "*TWO ONE\\\nFOUR THREE*\n"),
+        ("**one *two*  \nthree *four***\n", "***TWO* ONE  \n*FOUR* THREE**\n"),
+        ("one $A two `$(pwd)` three\n", "THREE `$(pwd)` TWO $A ONE\n"),
+        ("[^1]: one two\n# three\nfour five\n\nsix\n", "[^1]: TWO ONE\n# THREE\nFIVE FOUR\n\nSIX\n"),
+        ("[^1]: one two\nthree\n\nfour\n", "[^1]: THREE TWO ONE\n\nFOUR\n"),
+        ("[^1]:\none two\n", "[^1]:\nTWO ONE\n"),
+        ("- [^a]: one\n- two three\n", "- [^a]: ONE\n- THREE TWO\n"),
+        ("[^1]: one\n\n    ```\n    a b\n\n    c d\n    ```\n\ntwo three\n",
+         "[^1]: ONE\n\n    ```\n    a b\n\n    c d\n    ```\n\nTHREE TWO\n"),
         ("# one *[^1]* two\n", "# *[^1]* TWO ONE\n"),
         ("İa <code>x</code> two\n", "TWO <code>x</code> İA\n"),
         ("c# one\n======\n", "ONE C#\n======\n"),
         ("[![a b](b.svg)](http://ci) one two\n", "TWO [![B A](b.svg)](http://ci) ONE\n"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_prose_is_kept(text: str, expected: str) -> None:
     assert translate(text, WordByWord(order=backward)) == expected
 
@@ -166,6 +174,8 @@ def test_many_notes_in_notes_do_not_exhaust_the_stack() -> None:
 
 
 def test_keys_say_where_text_is() -> None:
+    front = markdown.read(b"---\ntitle: one\n---\n\ntwo\n", "page.md").segments
+    assert [segment.key for segment in front] == ["title", "line 5"]
     segments = markdown.read(b"one\n\n| two | three |\n|---|---|\n| four | ![five](a|b.png) |\n", "page.md").segments
     assert [segment.key for segment in segments][:4] == ["line 1", "line 3, cell", "line 3, cell", "line 5, cell"]
 

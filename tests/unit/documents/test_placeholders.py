@@ -20,6 +20,7 @@ from dragoman.documents.transfer.placeholders import PLACEHOLDER, find_placehold
             ["{% if n > 1 %}", "{%- else -%}", "{% endif %}", "{# that is all #}", "{x}"],
         ),
         ("Hello <%= user.name %>, <% 5% of %> <%", ["<%= user.name %>", "<% 5% of %>"]),
+        ("Hello <?= $name ?>, <% if a > b %>", ["<?= $name ?>", "<% if a > b %>"]),
         (
             ":wave: @alice and @bob-b, see @c/d :+1: :x: (10:30:15, a:b:c, 5 @ home, @@x)",
             [":wave:", "@alice", "@bob-b", "@c", ":+1:", ":x:"],

@@ -218,6 +218,8 @@ UNIT_2 = '<xliff version="2.0" srcLang="en"><file id="f"{}><unit id="u"><segment
             'one <ph id="1">&lt;br/&gt;</ph> <g id="2">two three</g>',
             'ONE <ph id="1">&lt;br/&gt;</ph> <g id="2">THREE TWO</g>',
         ),
+        ('one<ph id="1">&lt;br/&gt;</ph> two three', 'ONE<ph id="1">&lt;br/&gt;</ph> THREE TWO'),
+        ('one two<ph id="1">&lt;br/&gt;</ph>', 'TWO ONE<ph id="1">&lt;br/&gt;</ph>'),
         ('<g id="1">a &lt;/g&gt; b</g> c', 'C <g id="1">B A&lt;/g&gt;</g>'),
         ('&lt;b&gt;one <x id="1"/> two&lt;/b&gt; c', 'C &lt;b&gt;TWO <x id="1"/> ONE&lt;/b&gt;'),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 from dragoman.documents.edits import Edit
@@ -128,6 +129,10 @@ class Reader:
         if token.kind == "start" and (self.xml or name not in VOID):
             self.elements.append((name, translates))
 
+    def _is_template_tag(self, token: Token) -> bool:
+        """Whether a token is a tag of a template, such as <%= x %> or <?= $x ?>."""
+        return token.kind == "other" and not self.xml and self.text.startswith(("<%", "<?"), token.start)
+
     def _attributes(self, token: Token) -> None:
         """Slots for the attributes of a tag that people read."""
         for attribute in token.attributes:
@@ -173,6 +178,12 @@ class Reader:
                 content = "".join(html.unescape(self.text[one.start : one.end]) for one in inside if one.kind == "text")
                 builder.add_protected(content, self.text[token.start : done], token.start, token.name)
                 continue
+            if self._is_template_tag(token):
+                following = takewhile(self._is_template_tag, tokens[index:])  # models do not copy masks that touch
+                done = [one.end for one in following][-1]
+                tags = self.text[token.start : done]
+                builder.add_protected(tags, tags, token.start, tags)
+                continue
             self._attributes(token)
             if token.kind == "text":
                 builder.add_text(html.unescape(raw))
@@ -185,7 +196,8 @@ class Reader:
             else:
                 builder.add_point(raw, token.start, token.name)
         segment = builder.build(f"{self.elements[-1][0] if self.elements else 'text'} {len(self.slots) + 1}")
-        if LETTER.search(segment.text):
+        has_text = any(one.kind == "text" and LETTER.search(self.text, one.start, one.end) for one in tokens)
+        if has_text and LETTER.search(segment.text):
             self.slots.append(Slot(start, end, segment, escape_xml))
 
 
@@ -238,13 +250,16 @@ def end_tags(tokens: list[Token]) -> dict[int, int]:
 
 
 def trim(tokens: list[Token], text: str) -> list[Token]:
-    """Tokens without white space and comments at both ends, and without end tags at the start."""
+    """Tokens without white space and comments at both ends, and without end tags at the start.
+
+    Tags of templates that write nothing are comments, too.
+    """
 
     def blank(token: Token) -> bool:
         return token.kind == "text" and text[token.start : token.end].isspace()
 
     def comment(token: Token) -> bool:
-        return token.kind == "other" and not text.startswith(CDATA, token.start)
+        return token.kind == "other" and not text.startswith((CDATA, "<%=", "<?="), token.start)
 
     first, last = 0, len(tokens)
     while first < last and (blank(tokens[first]) or comment(tokens[first]) or tokens[first].kind == "end"):

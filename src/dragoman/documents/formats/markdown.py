@@ -7,6 +7,7 @@ through the elements and the text side by side, so that the original markup of e
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -82,7 +83,10 @@ def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> boo
     state.blkIndent, state.lineMax, state.level = indent, end, state.level + 1
     state.md.block.tokenize(state, first, end)
     state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax = before
-    state.line, state.level = end, state.level - 1
+    state.line, state.level = (
+        max(first + 1, state.line),
+        state.level - 1,
+    )  # a block that is not indented ends it earlier
     return True
 
 
@@ -98,6 +102,7 @@ class Blocks:
         self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
+        self.before = text.count("\n", 0, start)  # lines of the front matter
         body = re.sub(r"\r\n|\r", "\n", text[start:])
         self.tokens = self.parser.parse(body, self.env)
 
@@ -193,4 +198,5 @@ class Blocks:
         yield from walk.read(children)
 
     def _number(self, place: int) -> int:
-        return self.text.count("\n", 0, place) + 1
+        """The number of the line with this place."""
+        return self.before + bisect_right(self.lines, place, key=lambda line: line[0])

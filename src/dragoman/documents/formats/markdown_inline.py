@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 NOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
-FORMULA: Final = re.compile(r"\$\$[^$]+\$\$|(?<![\w$])\$(?=[^\s$])[^$]*(?<=\S)\$(?![\w$])")
+FORMULA: Final = re.compile(r"\$\$[^$`]+\$\$|(?<![\w$])\$(?=[^\s$`])[^$`]*(?<=\S)\$(?![\w$])")  # `$(pwd)` is code
 LINK_END: Final = re.compile(
     r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
     r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",

@@ -136,7 +136,7 @@ class AlignedText:
 def separators(aligned: AlignedText) -> list[tuple[int, int, int]]:
     """What is before, between and after sentences: start and end in the source, start in the target.
 
-    Only those that are the same in both.
+    Only those that are the same in both; there may be nothing between sentences, where a line break was.
     """
     places, before = list[tuple[Range, Range]](), (0, 0)
     source, target = aligned.source, aligned.target
@@ -149,5 +149,6 @@ def separators(aligned: AlignedText) -> list[tuple[int, int, int]]:
     return [
         (low[0], high[0], low[1])
         for low, high in places
-        if low[0] < high[0] and source.text[low[0] : high[0]] == target.text[low[1] : high[1]]
+        if (low[0] < high[0] or 0 < low[0] < len(source.text))
+        and source.text[low[0] : high[0]] == target.text[low[1] : high[1]]
     ]

@@ -12,7 +12,7 @@ from dragoman.documents.reports.numbers import numbers_differ
 from dragoman.documents.reports.report import NUMBERS_DIFFER, Problem, SegmentResult, WordLinks
 from dragoman.documents.segment import Segment, Target, render
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
-from dragoman.documents.transfer.masks import MaskedText, positional
+from dragoman.documents.transfer.masks import MaskedText, ordered_placeholders
 from dragoman.documents.transfer.moves import Moves
 from dragoman.documents.transfer.no_break_spaces import restore_no_break
 from dragoman.documents.transfer.notes import DetachedNotes
@@ -42,7 +42,7 @@ class Unit:
         places = self.masked.locate(translation.text)
         if not translation.text:
             self.problem = "empty"
-        elif places is None or positional(translation.text) != positional(self.masked.text):
+        elif places is None or ordered_placeholders(translation.text) != ordered_placeholders(self.masked.text):
             self.problem = "placeholder_lost"
         else:
             self.translation, self.mask_places, self.problem = translation, places, None
@@ -160,10 +160,10 @@ def same_words(text: str, other: str) -> bool:
 
 
 def keeps_order(segment: Segment, target: Target) -> bool:
-    """Whether placeholders such as %s have stayed in order, if some are in markup, such as <a href="%s">."""
-    if not any(positional(span.open) for span in segment.spans):
+    """Whether placeholders whose order counts have stayed in order, if some are in markup, such as <a href="%s">."""
+    if not any(ordered_placeholders(span.open) for span in segment.spans):
         return True
-    return positional(render(segment)) == positional(render(target))
+    return ordered_placeholders(render(segment)) == ordered_placeholders(render(target))
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:

@@ -21,7 +21,9 @@ from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
 from dragoman.search.constraints.phrases import is_word_character
 
 NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
-POSITIONAL: Final = re.compile(r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}")  # the first is the first argument, wherever it is
+ORDERED: Final = re.compile(  # the first %s is the first argument, wherever it is; and {% endif %} is after {% if x %}
+    r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}|\{%.*|<[%?](?!=).*", re.DOTALL
+)
 ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
 WORD_POINTS: Final = frozenset(("x", "ph", "img", "input", "image", "sym", "drawing"))  # variables, symbols, images
 SENTENCE_ENDS: Final = frozenset(".!?…。！？")
@@ -57,12 +59,12 @@ def find_between(
             yield from find_unreadable(place, high)
 
 
-def positional(text: str) -> list[str]:
-    """The placeholders that stand for the first argument, the second and so on, in their order."""
-    if "%" not in text and "{" not in text:  # nearly all texts
+def ordered_placeholders(text: str) -> list[str]:
+    """The placeholders whose order counts: unnamed arguments, and tags of templates that control what is between."""
+    if "%" not in text and "{" not in text and "<?" not in text:  # nearly all texts
         return []
     found = (text[start:end] for start, end in find_placeholders(text) if not ENCODED.match(text, start))
-    return [one for one in found if POSITIONAL.fullmatch(one)]
+    return [one for one in found if ORDERED.fullmatch(one)]
 
 
 def protect_placeholders(
@@ -154,7 +156,7 @@ class MaskedText:
     def locate(self, translation: str) -> list[int] | None:
         """Where each mask is in a translation; None unless each occurs once, as a whole word.
 
-        Masks of positional placeholders, such as `%s`, must be in order too.
+        Masks of placeholders whose order counts, such as `%s`, must be in order too.
         """
         places = dict[str, list[int]]()  # of all words that may be masks
         for number in DIGITS.finditer(translation) if self.masks else ():
@@ -213,7 +215,9 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
         word = next(word for word in words if word not in taken)
         taken.add(word)
         left = joins(masked[-2:][::-1])
-        ordered = bool(positional(span.name) or (span.open and positional(text[span.start : span.end])))
+        ordered = bool(
+            ordered_placeholders(span.name) or (span.open and ordered_placeholders(text[span.start : span.end]))
+        )
         masks.append(Mask(word, index, len(masked), left, False, ordered))
         masked += word
         place = span.end

@@ -80,7 +80,8 @@ def read_tokens(
             builder.add_protected(inside, raw, name=token.name)
         elif inline.kind == "break":
             builder.add_point(raw, name="br")
-            builder.separate_words("br", content[token.end : token.end + 1])
+            end = token.start + len(raw)
+            builder.separate_words("br", content[end : end + 1])
         elif inline.shows:
             builder.add_protected(inline.shows, raw, name=inline.shows)
         else:

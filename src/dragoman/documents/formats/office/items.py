@@ -16,7 +16,7 @@ EMPTY: Final = re.compile(r"<[^\s<>/]+\s*(?:/>|>\s*</[^\s<>]+\s*>)")
 NAME: Final = re.compile(r"</?([^\s/>]+)")
 RAISED: Final = re.compile(r'val="(?P<kind>su(?:per|b)script)"|\bbaseline="(?P<sign>-?)[1-9]')
 PRESERVE: Final = ' xml:space="preserve"'
-OTHER_SPACE: Final = re.compile(r"""\s+xml:space\s*=\s*["']\w*["']""")
+OTHER_SPACE: Final = re.compile(r"""(?<!\s)\s+xml:space\s*=\s*["']\w*["']""")
 XML_SPACE: Final = " \t\r\n"  # no-break spaces always count
 
 
