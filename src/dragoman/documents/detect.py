@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Final, cast
 
 from dragoman.data.corpora.compression import COMPRESSIONS
-from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions
+from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions, TranslationPair
 from dragoman.errors import DocumentError
 from dragoman.values import suggest
 
@@ -158,10 +158,10 @@ OTHER_SUFFIXES: Final = re.compile(
 BINARY_SUFFIXES: Final = (".pdf", ".doc", ".ppt", ".xls")
 
 
-def read_translations(data: bytes, name: str, found: Format, options: ReadOptions) -> Iterator[tuple[str, str]]:
+def read_translations(data: bytes, name: str, found: Format, options: ReadOptions) -> Iterator[TranslationPair]:
     """The sources and translations of a bilingual document."""
     module = import_module(f"dragoman.documents.formats.{found.module}")
-    return cast(Iterator[tuple[str, str]], module.read_pairs(data, name, options))
+    return cast(Iterator[TranslationPair], module.read_pairs(data, name, options))
 
 
 def find_format(name: str) -> Format:

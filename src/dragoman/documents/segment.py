@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 SpanKind = Literal["pair", "point", "protected"]
 SPACES: Final = " \t\r\n\f"  # that browsers collapse
@@ -95,6 +95,14 @@ class ReadOptions:
 
 
 NO_OPTIONS: Final = ReadOptions()
+
+
+class TranslationPair(NamedTuple):
+    """A text of a bilingual document and its translation, and whether the document calls that unreviewed."""
+
+    source: str
+    target: str
+    unreviewed: bool = False
 
 
 class Document(Protocol):

@@ -186,21 +186,33 @@ def test_corrections_go_back_into_a_memory(tmp_path: Path) -> None:
     written = document.write([one.target for one in report.results]).decode()
     corrected.write_text(written.replace("HELLO", "Hallo"), encoding="utf-8")
     memory = tmp_path / "new" / "memory.tmx"
-    assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de") == 5
-    assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de") == 0
+    assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de") == (3, 3)  # one message is fuzzy
+    assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de", unreviewed=True) == (3, 0)
+    assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de", unreviewed=True) == (0, 0)
     before = memory.read_bytes()
-    corrected.write_text(written.replace("HELLO", "Servus"), encoding="utf-8")
-    assert remember(memory, [corrected], "en", "de") == 1
+    confirmed = written.replace("HELLO", "Servus").replace("needs-review-translation", "final")
+    corrected.write_text(confirmed, encoding="utf-8")
+    assert remember(memory, [corrected], "en", "de") == (1, 0)
     assert memory.read_bytes().startswith(before[: before.index(b"</body>")])
     again = translate_segments(document.segments[:1], WordByWord(), memory=Memory([memory], "en", "de"))
     assert "Servus {{ name }}" in again.results[0].matches[0].target
+
+
+def test_machine_translations_of_a_tmx_file_count_when_they_have_changed(tmp_path: Path) -> None:
+    path = tmp_path / "a.tmx"
+    german = 'xml:lang="de" creationtool="dragoman"'
+    unit = "<tu><tuv xml:lang='en'><seg>{0}</seg></tuv><tuv {1}><seg>{0}</seg></tuv></tu>"
+    units = unit.format("one", german) + unit.format("two", f'{german} changedate="20260101T000000Z"')
+    path.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
+    assert remember(tmp_path / "m.tsv", [path], "en", "de") == (1, 1)
+    assert (tmp_path / "m.tsv").read_text() == "two\ttwo\n"
 
 
 @pytest.mark.parametrize("name", ["omegat.tmx", "trados_utf16.tmx", "europe.tmx"])
 def test_memories_of_other_programs_are_extended(name: str, tmp_path: Path) -> None:
     memory = tmp_path / name
     memory.write_bytes((FIXTURES / name).read_bytes())
-    assert remember(memory, [FIXTURES / "weblate.po"], "en", "de") == 3
+    assert remember(memory, [FIXTURES / "weblate.po"], "en", "de").added == 3
     assert memory.read_bytes()[:200] == (FIXTURES / name).read_bytes()[:200]
     found = Memory([memory], "en", "de").match(["Plant", "a spade", "The bench is wet."])
     assert found["Plant"].target == "Pflanze" and len(found) == {"omegat.tmx": 2, "europe.tmx": 2}.get(name, 1)
@@ -213,7 +225,7 @@ def test_remember_rejects_other_files(tmp_path: Path) -> None:
     with raises(OutputError, "unsupported_format", "m.txt"):
         remember(tmp_path / "m.txt", [FIXTURES / "weblate.po"], "en", "de")
     (tmp_path / "m.tsv").write_text("a\tb\n")
-    assert remember(tmp_path / "m.tsv", [FIXTURES / "weblate.po"], "en", "de") == 3
+    assert remember(tmp_path / "m.tsv", [FIXTURES / "weblate.po"], "en", "de").added == 3
     assert (tmp_path / "m.tsv").read_text().startswith("a\tb\nWelcome to the garden!\tWillkommen im Garten!\n")
     with raises(DocumentError, "language_mismatch", "is 'de', not 'fr'"):
         remember(tmp_path / "m.tsv", [FIXTURES / "weblate.po"], "en", "fr")
@@ -222,10 +234,10 @@ def test_remember_rejects_other_files(tmp_path: Path) -> None:
 def test_a_memory_stays_well_formed_and_a_link_stays_a_link(tmp_path: Path) -> None:
     memory, link, po = tmp_path / "shared.tmx", tmp_path / "link.tmx", tmp_path / "a.po"
     po.write_text('msgid ""\nmsgstr ""\n\nmsgid "one\\001 two"\nmsgstr "eins\\001 zwei"\n', encoding="utf-8")
-    assert remember(memory, [po], "en", "de") == 1
+    assert remember(memory, [po], "en", "de").added == 1
     link.symlink_to(memory)
     po.write_text('msgid ""\nmsgstr ""\n\nmsgid "three"\nmsgstr "drei"\n', encoding="utf-8")
-    assert remember(link, [po], "en", "de") == 1
+    assert remember(link, [po], "en", "de").added == 1
     assert link.is_symlink() and find_exact(Memory([memory], "en", "de"), ["one two", "three"]) == {
         "one two": "eins zwei",
         "three": "drei",

@@ -146,10 +146,14 @@ def test_another_language_is_an_error() -> None:
     assert translate((FIXTURES / "weblate.po").read_bytes(), WordByWord(), ReadOptions("en", "de-AT"))
 
 
-def test_pairs_leave_out_fuzzy_messages() -> None:
+def test_pairs_say_which_are_fuzzy() -> None:
     pairs = list(po.read_pairs((FIXTURES / "weblate.po").read_bytes(), "weblate.po", ReadOptions()))
-    assert pairs == [("Welcome to the garden!\n", "Willkommen im Garten!\n"),
-                     ("%d flower is open.\n", "%d Blume ist offen.\n"), ("Plant", "Pflanze")]  # fmt: skip
+    assert [pair[:2] for pair in pairs if not pair.unreviewed] == [
+        ("Welcome to the garden!\n", "Willkommen im Garten!\n"),
+        ("%d flower is open.\n", "%d Blume ist offen.\n"),
+        ("Plant", "Pflanze"),
+    ]
+    assert sum(pair.unreviewed for pair in pairs) == 1
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ def test_languages() -> None:
 
 def test_pairs() -> None:
     for name, expected in {
-        "omegat.tmx": [("The bench is wet.", "Die Bank ist nass.")],
-        "trados_utf16.tmx": [("Good morning, gardener.", "Guten Morgen, Gärtner.")],
+        "omegat.tmx": [("The bench is wet.", "Die Bank ist nass.", False)],
+        "trados_utf16.tmx": [("Good morning, gardener.", "Guten Morgen, Gärtner.", False)],
     }.items():
         assert list(tmx.read_pairs((FIXTURES / name).read_bytes(), name, OPTIONS)) == expected
 

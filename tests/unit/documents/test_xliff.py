@@ -117,15 +117,16 @@ def test_states_and_languages() -> None:
 
 
 def test_pairs_are_the_translated_units() -> None:
-    def pairs(data: bytes) -> list[tuple[str, str]]:
+    def pairs(data: bytes) -> list[tuple[str, str, bool]]:
         return list(xliff.read_pairs(data, "x", ReadOptions()))
 
-    assert pairs((FIXTURES / "weblate.xlf").read_bytes()) == [("The lily is white.", "Lilie je bílá.")]
-    assert pairs((FIXTURES / "xliff20.xlf").read_bytes()) == [("Finished.", "Fertig.")]
+    assert pairs((FIXTURES / "weblate.xlf").read_bytes()) == [("The lily is white.", "Lilie je bílá.", False)]
+    assert pairs((FIXTURES / "xliff20.xlf").read_bytes()) == [("Finished.", "Fertig.", False)]
     written = translate((FIXTURES / "okapi_segmented.xlf").read_bytes(), WordByWord())
     assert pairs(written)[:2] == [
-        ("The old gate was green.", "THE OLD GATE WAS GREEN."), ("Nobody remembered why.", "NOBODY REMEMBERED WHY."),
-    ]  # fmt: skip
+        ("The old gate was green.", "THE OLD GATE WAS GREEN.", True),
+        ("Nobody remembered why.", "NOBODY REMEMBERED WHY.", True),
+    ]
 
 
 def test_hostile_files() -> None:
@@ -252,7 +253,7 @@ def test_filled_segments_of_a_unit_stay_and_empty_ones_are_filled() -> None:
     assert target_of(translate(data, WordByWord()), "u") == marks.format("eins.", "TWO.")
     again = translate(data, WordByWord(), ReadOptions(retranslate=True))
     assert target_of(again, "u") == marks.format("ONE.", "TWO.")
-    assert list(xliff.read_pairs(data, "x.xlf", ReadOptions())) == [("one.", "eins.")]
+    assert list(xliff.read_pairs(data, "x.xlf", ReadOptions())) == [("one.", "eins.", False)]
 
 
 def test_what_is_not_to_be_translated_in_version_2_stays() -> None:

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from dragoman.documents.chunks import open_document
 from dragoman.documents.detect import detect, read_translations
@@ -14,7 +14,7 @@ from dragoman.documents.formats.localization.xml_tree import DECLARED
 from dragoman.documents.markup import escape_attribute, escape_xml
 from dragoman.documents.memory.index import normalize
 from dragoman.documents.memory.lookup import Memory, find_exact, is_tmx
-from dragoman.documents.segment import ReadOptions
+from dragoman.documents.segment import ReadOptions, TranslationPair
 from dragoman.errors import DocumentError, OutputError
 from dragoman.files import write_output
 
@@ -27,18 +27,30 @@ HEAD: Final = (
 )
 
 
-def remember(memory: Path, files: Sequence[Path], source: str, target: str) -> int:
-    """Add the translations of bilingual files (XLIFF, TMX, PO) to a memory; return the number of new ones.
+class Remembered(NamedTuple):
+    """How many translations were added to a memory, and how many were left out because nobody has reviewed them."""
+
+    added: int
+    unreviewed: int
+
+
+def remember(memory: Path, files: Sequence[Path], source: str, target: str, unreviewed: bool = False) -> Remembered:
+    """Add the translations of bilingual files (XLIFF, TMX, PO) to a memory.
 
     The memory is TMX or TSV, and is created if it does not exist. Nothing in it is changed: a sentence that it has with
-    another translation is added again, and the last one counts.
+    another translation is added again, and the last one counts. What a file marks as an unreviewed machine translation
+    or as fuzzy is added only if `unreviewed` is set.
     """
     if memory.suffix.lower() not in (".tmx", ".tsv"):
         raise OutputError(f"{memory} must be a .tmx or a .tsv file", code="unsupported_format")
     pairs: dict[str, tuple[str, str]] = {}
+    left_out = 0
     for path in files:
-        for one, other in read_pairs_of(path, source, target):
-            pairs[normalize(one)] = (one, other)
+        for pair in read_pairs_of(path, source, target):
+            if pair.unreviewed and not unreviewed:
+                left_out += 1
+            else:
+                pairs[normalize(pair.source)] = (pair.source, pair.target)
     known: dict[str, str] = {}
     if memory.exists() and memory.stat().st_size:
         known = find_exact(Memory([memory], source, target), [one for one, _ in pairs.values()])
@@ -47,10 +59,10 @@ def remember(memory: Path, files: Sequence[Path], source: str, target: str) -> i
     ]
     if new or not memory.exists():
         append(memory, new, source, target)
-    return len(new)
+    return Remembered(len(new), left_out)
 
 
-def read_pairs_of(path: Path, source: str, target: str) -> Sequence[tuple[str, str]]:
+def read_pairs_of(path: Path, source: str, target: str) -> Sequence[TranslationPair]:
     """The pairs of a bilingual file, whose languages must be these."""
     with open_document(path) as file:
         data = file.read()

@@ -28,7 +28,9 @@ def write_xliff(report: Report, name: str, source: str, target: str) -> str:
         unit.append(f"<source>{with_elements(result.segment)}</source>\n")
         if result.target is not None:
             state = "needs-review-translation" if result.needs_review else "translated"
-            unit.append(f'<target state="{state}">{with_elements(result.target)}</target>\n')
+            origin = "exact-match" if result.target.approved else "leveraged-mt"
+            attributes = f'state="{state}" state-qualifier="{origin}"'
+            unit.append(f"<target {attributes}>{with_elements(result.target)}</target>\n")
         low = ["low_confidence"] if result.low_confidence else []
         if notes := [*([result.problem] if result.problem else []), *result.flags, *low, *result.unmet]:
             unit.append(f"<note>{escape_xml(', '.join(notes))}</note>\n")

@@ -20,14 +20,22 @@ from dragoman.values import plural
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--from", "source", required=True, metavar="CODE", help="Source language, such as en.")
 @click.option("--to", "target", required=True, metavar="CODE", help="Target language, such as de.")
-def command(memory: Path, files: tuple[Path, ...], source: str, target: str) -> None:
+@click.option("--unreviewed", is_flag=True, help="Also add machine translations that nobody has reviewed.")
+def command(memory: Path, files: tuple[Path, ...], source: str, target: str, unreviewed: bool) -> None:
     """Add the translations of FILES (XLIFF, TMX, PO) to MEMORY, a .tmx or .tsv file, which is created if needed.
 
-    Nothing in MEMORY changes; new translations are added at its end, and the last one of a sentence counts. Fuzzy
-    messages of PO files are left out.
+    Nothing in MEMORY changes; new translations are added at its end, and the last one of a sentence counts. Left out
+    is what a file marks as not reviewed: machine translations that are still as they were written (in XLIFF the state
+    needs-review-translation, in TMX the creation tool), and fuzzy messages of PO files.
     """
     from dragoman.documents.memory.remember import remember
     from dragoman.text.languages.codes import normalize_language
 
-    added = remember(memory, files, normalize_language(source), normalize_language(target))
-    click.echo(f"{plural(added, 'translation')} added to {memory}")
+    done = remember(memory, files, normalize_language(source), normalize_language(target), unreviewed)
+    click.echo(f"{plural(done.added, 'translation')} added to {memory}")
+    if done.unreviewed:
+        click.echo(
+            f"{plural(done.unreviewed, 'translation')} left out, because the files mark them as not reviewed; add them "
+            "with --unreviewed",
+            err=True,
+        )

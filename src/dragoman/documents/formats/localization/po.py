@@ -16,7 +16,7 @@ from dragoman.documents.formats.localization.languages import check_language
 from dragoman.documents.formats.localization.plural_rules import PluralForms, language_rule, parse_rule
 from dragoman.documents.formats.localization.po_syntax import WIDTH, Entry, Field, parse, quote
 from dragoman.documents.formats.strings.messages import message_text
-from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, render
+from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, TranslationPair, render
 from dragoman.documents.spliced import SplicedText
 from dragoman.documents.transfer.masks import protect_placeholders
 from dragoman.documents.transfer.placeholders import PLACEHOLDER
@@ -156,18 +156,18 @@ def read(data: bytes, name: str, options: ReadOptions) -> PoDocument:
     return PoDocument(text, messages, encoding, header, plurals, options.target)
 
 
-def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
-    """The messages with their translations, without fuzzy and obsolete ones."""
+def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[TranslationPair]:
+    """The messages with their translations, without obsolete ones."""
     _, _, entries = read_entries(data, name)
     header = next((one for one in entries if is_header(one)), None)
     check_language(name, header_fields(header).get("language", ""), options.target)
     for entry in entries:
-        if "fuzzy" in entry.flags or is_header(entry):
+        if is_header(entry):
             continue
         for form, field in sorted(entry.translations.items()):
             source = entry.get("msgid" if form == 0 else "msgid_plural") or entry.get("msgid")
             if source is not None and source.value and field.value:
-                yield source.value, field.value
+                yield TranslationPair(source.value, field.value, "fuzzy" in entry.flags)
 
 
 def read_entries(data: bytes, name: str) -> tuple[str, Encoding, list[Entry]]:

@@ -35,7 +35,7 @@ from dragoman.documents.formats.localization.xml_tree import (
 )
 from dragoman.documents.languages import primary
 from dragoman.documents.markup import Token, escape_attribute
-from dragoman.documents.segment import ReadOptions, Segment, Target
+from dragoman.documents.segment import ReadOptions, Segment, Target, TranslationPair
 from dragoman.errors import DocumentError
 
 CREATION_TOOL: Final = "dragoman"
@@ -147,7 +147,7 @@ def _chunks(
         first, encoding = first + len(elements), Encoding(encoding.name)  # only the first chunk has a mark
 
 
-def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
+def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[TranslationPair]:
     """The units with both languages, without inline elements."""
     text, _, root = read_xml(data, name)
     header, body = root.find("header"), root.find("body")
@@ -156,12 +156,15 @@ def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[s
     source, target = choose_languages(present_languages(units), declared, name, options)
     for unit in units:
         texts: dict[str, str] = {}
+        unreviewed = False
         for variant in named(unit.children, "tuv"):
             if (segment := variant.find("seg")) is not None:
                 content = read_inline(segment.content(text), classify, "").text.strip()
                 texts.setdefault(primary(language(variant)), content)
+                changed = variant.get("changedate") or variant.get("changeid")
+                unreviewed |= variant.get("creationtool") == CREATION_TOOL and not changed
         if texts.get(primary(source)) and texts.get(primary(target)):
-            yield texts[primary(source)], texts[primary(target)]
+            yield TranslationPair(texts[primary(source)], texts[primary(target)], unreviewed)
 
 
 @dataclass

@@ -29,13 +29,14 @@ from dragoman.documents.formats.localization.xml_tree import (
     with_attributes,
 )
 from dragoman.documents.markup import Token
-from dragoman.documents.segment import ReadOptions, Segment, Target
+from dragoman.documents.segment import ReadOptions, Segment, Target, TranslationPair
 from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
 
 TODO_STATES: Final = frozenset(("new", "needs-translation", "initial"))  # a target in these is not a translation yet
 ANGULAR: Final = re.compile(r"(START|CLOSE)_(\w+?)(?:_\d+)?")
 MT_STATE: Final = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}
+MT_QUALIFIERS: Final = frozenset(("leveraged-mt", "mt-suggestion"))
 MEMORY_STATE: Final = {"state": "translated", "state-qualifier": "exact-match"}
 
 
@@ -148,7 +149,7 @@ def read(data: bytes, name: str, options: ReadOptions) -> XliffDocument:
     return XliffDocument(text, encoding, units, edits)
 
 
-def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[str, str]]:
+def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[TranslationPair]:
     """The sources with their translations, without inline elements."""
     text, _, root = read_root(data, name)
     check_languages(root, name, options)
@@ -162,10 +163,12 @@ def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[tuple[s
                 pairs = list(zip(sources, targets, strict=True))
             else:
                 pairs = [(unit.source, unit.target)]
+            state, qualifier = unit.target.get("state") or "", unit.target.get("state-qualifier")
+            unreviewed = state.startswith("needs-review") and qualifier in MT_QUALIFIERS
             for source, target in pairs:
                 both = [read_inline(one.content(text), classify, "").text.strip() for one in (source, target)]
                 if all(both):
-                    yield both[0], both[1]
+                    yield TranslationPair(both[0], both[1], unreviewed)
 
 
 def read_root(data: bytes, name: str) -> tuple[str, Encoding, Element]:
