@@ -231,6 +231,33 @@ def test_words_that_attend_to_eos_stay_outside_of_pairs() -> None:
         assert translate("<b>a</b> b c", Attentive()) == expected
 
 
+@pytest.mark.parametrize(
+    ("markup", "expected", "unaligned"),
+    [
+        ("a <b>b</b> c", "A B <b>C</b>", ()),
+        ("a b c <b>d</b>", "A <b>B</b> C", ("b",)),  # a guess
+        ("a <b>b</b> <b>c</b>", "A B <b></b><b>C</b>", ("b",)),  # not on B, which attends to b a little
+    ],
+)
+def test_pairs_without_words_that_clearly_attend_to_them_are_to_be_reviewed(
+    markup: str, expected: str, unaligned: tuple[str, ...]
+) -> None:
+    weights = np.array([[1.0, 0, 0, 0], [0.0, 0.1, 0, 0.05], [0, 0.6, 0.4, 0]])
+
+    class Attentive(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], alignment: bool) -> Translation:
+            plain = super().translation(text, lost, alignment)
+            links = ((0, 0), (0, 1), (1, 2), (2, 2))
+            words = text.upper().split()[:3]
+            n = len(text.split())
+            return replace(
+                plain, text=" ".join(words), tokens=plain.tokens[:3], alignment=links, alignment_weights=weights[:, :n]
+            )
+
+    (result,) = translate_segments([parse(markup)], Attentive()).results
+    assert result.target is not None and (render(result.target), result.unaligned) == (expected, unaligned)
+
+
 def test_words_of_tokens_are_found_in_the_text() -> None:
     assert locate_tokens("a  bcd 你好", ["▁a", "▁b", "cd", "▁", "你", "好"]).words == [(0, 1), (3, 6), (7, 8), (8, 9)]
     assert locate_tokens("Ab cd", ["▁ab", "▁c", "@@d"]).words == space_ranges("Ab cd")  # changed by its tokenizer

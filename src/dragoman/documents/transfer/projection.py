@@ -19,7 +19,7 @@ from dragoman.documents.transfer.ranges import Range, RangeSet, outside, overlap
 
 
 def project(segment: Segment, aligned: AlignedText, protected: dict[int, Range]) -> tuple[Target, list[str]] | None:
-    """The target with the spans of the segment, and the names of pairs that no word was aligned with.
+    """The target with the spans of the segment, and the names of pairs that no word was clearly aligned with.
 
     `protected` has the place of each protected span in the target. None if the spans cannot be nested as in the source:
     a protected word is far from the pair that encloses it.
@@ -111,13 +111,17 @@ class _Projection:
             score, low, high = choices[index]
             if taken.overlaps(low, high):
                 shared, (score, low, high) = choices[index], self.ranges.best(index, first, last, taken)
-                if score <= MIN_SHARE < shared[0] and (around := self._sharing(index, shared[1:], found)) is not None:
-                    self.children.setdefault(around, []).append(index)
-                    self.parents[index] = around
-                    continue
+                if score <= MIN_SHARE < shared[0]:
+                    score = 0.0  # a neighbor has its words: other words would be wrong
+                    if (around := self._sharing(index, shared[1:], found)) is not None:
+                        self.children.setdefault(around, []).append(index)
+                        self.parents[index] = around
+                        continue
             if score > 0:
                 found[index] = (low, high)
                 taken.add(low, high)
+                if score <= MIN_SHARE and self.has_words[index]:  # a guess, which is right half of the time
+                    self.unaligned.append(self.spans[index].name)
         closed = sorted(found.values())
         for index in pairs:
             if index not in found and index not in self.parents:
