@@ -147,7 +147,7 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
         ("one *two*\n\n$$\na < b\n$$\n", "*TWO* ONE\n\n$$\na < b\n$$\n"),
         ("> <div>\n> one\n> two\n> </div>\n", "> <div>\n> TWO ONE\n> </div>\n"),
         ('- <p title="a b">one</p>\n', '- <p title="B A">ONE</p>\n'),
-        ("one [![a b](b.svg)](http://ci)\n", "ONE[![B A](b.svg)](http://ci) \n"),
+        ("one [![a b](b.svg)](http://ci)\n", "ONE [![B A](b.svg)](http://ci)\n"),
         ("one two<br>three\n", "TWO ONE<br> THREE\n"),
         ("*one two\\\nthree four*\n", "*TWO ONE\\\nFOUR THREE*\n"),
         ("**one *two*  \nthree *four***\n", "***TWO* ONE  \n*FOUR* THREE**\n"),

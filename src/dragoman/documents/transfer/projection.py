@@ -81,6 +81,8 @@ class _Projection:
         disjoint = sorted(ranges.values())
         for index, (low, high) in ranges.items():
             blank = None if self.inside[index] or self.children.get(index) else self._blank(index, disjoint)
+            if low == high and self._is_last(index, low):
+                blank = len(self.aligned.target.text), len(self.aligned.target.text)
             self.places[index] = blank or self._characters(low, high, first, last)
             if low < high:
                 self.place_children(index, low, high)
@@ -225,7 +227,7 @@ class _Projection:
         else:
             gap = self._gap(index, first, last)
         gap = outside(gap, closed)
-        if span.parent is None and gap == len(self.aligned.target.parts) and self._follows_space(span.start):
+        if self._is_last(index, gap):
             return len(self.aligned.target.text)
         return self._character(gap, span.start, first, last)
 
@@ -237,6 +239,11 @@ class _Projection:
         if gap >= last or (gap > first and not self._follows_space(source_place)):
             return parts[gap - 1][1]
         return parts[gap][0]
+
+    def _is_last(self, index: int, gap: int) -> bool:
+        """Whether markup without words goes behind the white space at the end of the text."""
+        span = self.spans[index]
+        return span.parent is None and gap == len(self.aligned.target.parts) and self._follows_space(span.start)
 
     def _follows_space(self, place: int) -> bool:
         """Whether there is white space before a place of the source."""
