@@ -1,9 +1,11 @@
 """Install a wheel into a fresh environment without extras, and run what it promises there.
 
-    python packaging/try_wheel.py dist --model tests/fixtures/before/trained --text tests/fixtures/before/t
+    python packaging/try_wheel.py dist --model tests/fixtures/before/trained --text tests/fixtures/before/t \\
+        --documents tests/fixtures/documents
 
-Translates, scores, aligns and evaluates with every variant that the processor supports; fails if a variant translates
-differently in float32, if PyTorch is needed, if anything is compiled, or if the installation is too large.
+Translates, scores, aligns and evaluates with every variant that the processor supports, and translates documents; fails
+if a variant translates differently in float32, if PyTorch is needed, if anything is compiled, or if the installation is
+too large.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def installed_megabytes(packages: Path) -> float:
     return sum(file.stat().st_size for file in files) / 2**20
 
 
-def try_wheel(wheels: Path, model: Path, text: Path, constraints: Path | None, folder: Path) -> None:
+def try_wheel(
+    wheels: Path, model: Path, text: Path, documents: Path | None, constraints: Path | None, folder: Path
+) -> None:
     """Install the wheel of this platform from a directory, and try it."""
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     binaries = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
@@ -91,6 +95,9 @@ def try_wheel(wheels: Path, model: Path, text: Path, constraints: Path | None, f
         if not run("-m", "dragoman", *command).strip():
             raise SystemExit(f"{command[0]} printed nothing")
         print(f"dragoman {command[0]}: works")
+    if documents is not None:
+        run("-m", "dragoman", "translate", here, str(documents.resolve()), "-o", "translated")
+        print(f"dragoman translate: {sum(file.is_file() for file in (folder / 'translated').rglob('*'))} documents")
 
 
 def main() -> None:
@@ -99,11 +106,12 @@ def main() -> None:
     parser.add_argument("wheels", type=Path, help="directory with the wheels")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--text", type=Path, required=True, help="files with the suffixes .en and .de, without suffix")
+    parser.add_argument("--documents", type=Path, help="folder of documents to translate")
     parser.add_argument("--constraints", type=Path, help="versions to install")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         constraints = None if options.constraints is None else options.constraints.resolve()
-        try_wheel(options.wheels.resolve(), options.model, options.text, constraints, Path(folder))
+        try_wheel(options.wheels.resolve(), options.model, options.text, options.documents, constraints, Path(folder))
 
 
 if __name__ == "__main__":
