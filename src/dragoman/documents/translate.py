@@ -16,6 +16,7 @@ from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
 from dragoman.documents.transfer.assembly import Job, Unit, assemble, unmask
+from dragoman.documents.transfer.capitals import is_in_capitals, with_capitals, without_capitals
 from dragoman.documents.transfer.masks import remask
 from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.unknown_text import Unknown
@@ -203,7 +204,7 @@ class SegmentTranslation:
         for units in group_by_markup(self.units):
             found = yield request_of(units)
             for unit, translation in zip(units, found or (), strict=True):
-                if not unit.accept(translation):
+                if not accept(unit, translation):
                     failed.append(unit)
                 advance()
         yield from retry(failed)
@@ -224,7 +225,17 @@ def group_by_markup(units: Sequence[Unit]) -> list[list[Unit]]:
 
 def request_of(units: Sequence[Unit]) -> SentenceRequest:
     """The request for units that are all marked, or all not."""
-    return SentenceRequest([unit.masked.text for unit in units], units[0].marked)
+    return SentenceRequest([*map(model_text, units)], units[0].marked)
+
+
+def model_text(unit: Unit) -> str:
+    """What the model reads of a unit."""
+    return without_capitals(unit.masked.text) if is_in_capitals(unit.masked.text) else unit.masked.text
+
+
+def accept(unit: Unit, translation: Translation) -> bool:
+    """Give a unit the translation of its `model_text`; False if its placeholders were lost."""
+    return unit.accept(with_capitals(translation) if is_in_capitals(unit.masked.text) else translation)
 
 
 def retry(failed: Sequence[Unit]) -> Steps:
@@ -237,16 +248,16 @@ def retry(failed: Sequence[Unit]) -> Steps:
     for units in group_by_markup(failed):
         found = yield request_of(units)
         for unit, translation in zip(units, found or (), strict=True):
-            if not unit.accept(translation):
+            if not accept(unit, translation):
                 unit.masked = first[id(unit)]
                 left.append(unit)
     if not left:
         return
     words = sorted({mask.word for unit in left for mask in unit.masked.masks})
     aligned = any(unit.marked for unit in left)
-    required = yield SentenceRequest([unit.masked.text for unit in left], aligned, words)
+    required = yield SentenceRequest([*map(model_text, left)], aligned, words)
     for unit, translation in zip(left, required or (), strict=False):
-        unit.accept(translation)
+        accept(unit, translation)
 
 
 def approved_ranges(job: Job) -> list[Range]:

@@ -43,6 +43,29 @@ def test_text_without_words_is_not_translated() -> None:
     assert sum(map(len, translator.calls)) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "read", "expected"),
+    [
+        ("DO NOT OPEN {file} HERE", "Do not open X1 here", "HERE {file} OPEN NOT DO"),
+        ("(I AM ÉTIENNE 5)", "(I am étienne 5)", "5) ÉTIENNE AM (I"),
+        ("Not IN CAPITALS", "Not IN CAPITALS", "CAPITALS IN NOT"),
+        ("USB OF NATO", "USB OF NATO", "NATO OF USB"),
+    ],
+)
+def test_sentences_in_capitals_are_read_in_lower_case(text: str, read: str, expected: str) -> None:
+    translator = WordByWord(order=backward)
+    assert translate(text, translator) == expected
+    assert translator.calls == [[read]]
+
+
+def test_markup_of_sentences_in_capitals_follows_its_words() -> None:
+    page = "<p>ONE <b>STRASSE</b> IS LARGE</p>"
+    document = html.read(page.encode(), "page.html")
+    report = translate_segments(document.segments, WordByWord(lambda word: word.replace("ss", "ß"), backward))
+    written = document.write([result.target for result in report.results]).decode()
+    assert written == "<p>LARGE IS <b>STRASSE</b> ONE</p>"
+
+
 def test_untranslated_segments_are_left() -> None:
     translator = WordByWord()
     results = translate_segments([Segment("one", translate=False), Segment("two")], translator).results
