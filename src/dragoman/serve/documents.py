@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
-from dragoman.documents.formats.office.archive import BAD_ZIP
+from dragoman.documents.formats.office.archive import BAD_ZIP, read_entry
 from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
@@ -159,7 +159,7 @@ def check_archive(data: bytes, limits: Limits) -> None:
 def count_tags(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
     """The tags of a part, whatever its name; 0 for a part that is not text, because it cannot be parsed either."""
     with suppress(DocumentError, *BAD_ZIP):
-        return decode_part(archive.read(entry), entry.filename)[0].count("<")
+        return decode_part(read_entry(archive, entry), entry.filename)[0].count("<")
     return 0
 
 
