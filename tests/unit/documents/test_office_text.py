@@ -12,7 +12,7 @@ from lxml import etree
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
-from dragoman.documents.formats.office import odf, xlsx
+from dragoman.documents.formats.office import odf, sheets, xlsx
 from dragoman.documents.formats.office.archive import open_archive
 from dragoman.documents.formats.office.docx import MAIN, with_languages
 from dragoman.documents.formats.office.docx import RULES as WORD
@@ -245,8 +245,19 @@ def test_a_chapter_of_a_book_is_checked_too(start: str) -> None:
         document.write([Target("two <")])
 
 
+CELL_TAG = "<table:table-cell table:formula= "
+
+
 def test_many_tags_without_an_end_take_no_longer_than_others() -> None:
     english = with_languages(ReadOptions("en", "de"))[MAIN]
     patterns = (xlsx.FORMULA, "<f "), (xlsx.COLUMN, "<tableColumn "), (odf.CELL, "<table:table-cell ")
-    for pattern, tag in (*patterns, (WORD.insignificant, "<w:lang "), (english.insignificant, "<w:lang ")):
+    cells = (sheets.TEXT_RESULT, '<c t="str" '), (sheets.TEXT_RESULT, '<c t="str"><f '), (odf.FORMULA_CELL, CELL_TAG)
+    tags = (sheets.MESSAGE_TAGS, "<hyperlink "), (sheets.COPY_TAGS, "<filter "), (sheets.HEADER, "<oddHeader ")
+    for pattern, tag in (
+        *patterns,
+        *cells,
+        *tags,
+        (WORD.insignificant, "<w:lang "),
+        (english.insignificant, "<w:lang "),
+    ):
         assert pattern.search(tag * 300_000) is None
