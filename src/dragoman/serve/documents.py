@@ -68,7 +68,7 @@ class DocumentWork:
         costs of what else the request has.
         """
         texts = [segment.text for segment in segments if segment.translate]
-        size = service.check_size(texts)
+        size = service.check_size(texts, "split the document")
         check_reply(len(texts), size, settings.search, service.limits)
         check_sentence_count(len(texts))
         segmenter = settings.model.segmenter
@@ -150,7 +150,7 @@ def check_archive(data: bytes, limits: Limits) -> None:
         unpacked = sum(entry.file_size for entry in entries)
         if unpacked > limit:
             message = f"the document has {unpacked:,} bytes when it is unpacked; this server accepts {limit:,}"
-            raise RequestError(413, "too_large", f"{message} (--max-characters); send it in parts")
+            raise RequestError(413, "too_large", f"{message} (--max-characters); split it")
         for entry in entries:
             tags += count_tags(archive, entry)
             check_structure(tags, MAX_TAGS)
@@ -167,7 +167,7 @@ def check_structure(n: int, maximum: int) -> None:
     """Reject a document with too many tags, lines or strings: each takes time and memory, whatever its text."""
     if n > maximum:
         message = f"the document has about {n:,} tags, lines or strings; this server accepts {maximum:,}"
-        raise RequestError(413, "too_large", f"{message}; send it in parts")
+        raise RequestError(413, "too_large", f"{message}; split it")
 
 
 def document_text(segments: Iterable[Segment]) -> str:

@@ -7,7 +7,7 @@ const STRINGS = {
     open: "Translate a file", back: "Back to text", download: name => `Download ${name}`, onlyReview: "Only segments to review", segment: "Segment", more: "Show more",
     sentences: (n, all) => `${n} of ${all} sentences`, lost: "The server cannot be reached, or the connection was lost. Try again.",
     summary: (n, all, review) => `${n} of ${all} segments translated, ${review} to review`,
-    largeFile: (n, most) => `The file has ${n} bytes; the limit is ${most}. Split it.`, nothingInside: "There is nothing to translate in this file.",
+    largeFile: (n, most, mb) => `The file has ${n} bytes; the limit is ${most} (${mb} MB). Split it, or make its pictures smaller.`, nothingInside: "There is nothing to translate in this file.",
     textErrors: { too_large: "The text is too long to translate at once. Translate it in parts.", over_budget: "The text is too long to translate at once. Translate it in parts." },
     fileErrors: {
       too_large: "The file is too long to translate at once. Split it into smaller files.", over_budget: "The file is too long to translate at once. Split it into smaller files.",
@@ -37,7 +37,7 @@ const STRINGS = {
     open: "翻译文件", back: "返回文字", download: name => `下载 ${name}`, onlyReview: "只看需要检查的段落", segment: "段落", more: "显示更多",
     sentences: (n, all) => `第 ${n} 句，共 ${all} 句`, lost: "连接不上服务器，或连接中断。请重试。",
     summary: (n, all, review) => `共 ${all} 段，已翻译 ${n} 段，${review} 段需要检查`,
-    largeFile: (n, most) => `文件有 ${n} 字节，上限 ${most}：请拆分文件。`, nothingInside: "这个文件里没有可以翻译的文字。",
+    largeFile: (n, most, mb) => `文件有 ${n} 字节，上限 ${most}（${mb} MB）：请拆分文件，或压缩其中的图片。`, nothingInside: "这个文件里没有可以翻译的文字。",
     textErrors: { too_large: "文字太长，无法一次翻译：请分段翻译。", over_budget: "文字太长，无法一次翻译：请分段翻译。" },
     fileErrors: {
       too_large: "文件太长，无法一次翻译：请拆分成几个小文件。", over_budget: "文件太长，无法一次翻译：请拆分成几个小文件。",
