@@ -12,7 +12,7 @@ const STRINGS = {
     fileErrors: {
       too_large: "The file is too long to translate at once. Split it into smaller files.", over_budget: "The file is too long to translate at once. Split it into smaller files.",
       deadline_exceeded: "The file takes too long to translate. Split it into smaller files, or try again later.",
-      encrypted_document: "The file is encrypted. Save it without a password first.",
+      encrypted_document: "The file is encrypted. Save it without a password first.", file_empty: "The file is empty.",
       unsupported_format: "This kind of file cannot be translated. Choose a document (Word, PowerPoint, Excel, OpenDocument, EPUB, HTML, Markdown, text), subtitles, or strings of a program (PO, XLIFF, JSON, YAML and others). Save a PDF or an RTF as .docx first, and an old Office document as .docx, .pptx or .xlsx.",
     },
     hint: "Type or paste text, or drop a file", empty: "The translation appears here",
@@ -42,7 +42,7 @@ const STRINGS = {
     fileErrors: {
       too_large: "文件太长，无法一次翻译：请拆分成几个小文件。", over_budget: "文件太长，无法一次翻译：请拆分成几个小文件。",
       deadline_exceeded: "翻译这个文件用时太长：请拆分成几个小文件，或稍后再试。",
-      encrypted_document: "文件已加密：请先另存为没有密码的文件。",
+      encrypted_document: "文件已加密：请先另存为没有密码的文件。", file_empty: "文件是空的。",
       unsupported_format: "不支持这种文件。请选择文档（Word、PowerPoint、Excel、OpenDocument、EPUB、HTML、Markdown、纯文本）、字幕或程序字符串（PO、XLIFF、JSON、YAML 等）。PDF 和 RTF 请先另存为 .docx，旧版 Office 文档请另存为 .docx、.pptx 或 .xlsx。",
     },
     hint: "输入或粘贴文字，或拖入文件", empty: "译文显示在这里",
