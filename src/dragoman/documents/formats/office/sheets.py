@@ -47,7 +47,7 @@ BEFORE_CALCULATION: Final = re.compile(
 
 def after_cells(text: str) -> int:
     """Where the cells of a sheet, which are large, have ended; 0 for a part without cells."""
-    return max(0, text.rfind("sheetData"))
+    return max(0, text.rfind("sheetData>"), text.rfind("sheetData/>"))
 
 
 def sheet_slots(text: str, start: int, label: str) -> Iterator[Slot]:
