@@ -89,6 +89,13 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+class NestingError(ValueError):
+    """JSON that is nested too deeply."""
+
+    def __init__(self) -> None:
+        super().__init__(f"nested more than {MAX_JSON_DEPTH} levels deep")
+
+
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
     """Parse untrusted JSON; raise ValueError if anything is wrong with it.
 
@@ -99,7 +106,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
     try:
         found = json.loads(text, parse_float=_finite, parse_constant=_finite) if finite else json.loads(text)
     except RecursionError:
-        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep") from None
+        raise NestingError from None
     level = [found]
     for _ in range(MAX_JSON_DEPTH):
         if not level:
@@ -107,7 +114,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
         values = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
         level = [value for each in values for value in each if isinstance(value, dict | list)]
     if level:
-        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
+        raise NestingError
     if re.search(r"\\u[dD][89a-fA-F]", text):
         json.dumps(found, ensure_ascii=False).encode()  # of a lone surrogate, a UnicodeEncodeError
     return found

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Final, cast
 
 from dragoman.data.corpora.compression import COMPRESSIONS
+from dragoman.documents.formats.office.archive import encrypted
 from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions, TranslationPair
 from dragoman.errors import DocumentError
 from dragoman.values import suggest
@@ -137,13 +138,15 @@ FORMATS: Final = (
     Format("ass", (".ass", ".ssa"), "subtitles.ass", begins(rb"\[Script Info\]")),
     Format("po", (".po", ".pot"), "localization.po", begins(rb'(?:#[^\n]*\n|\s)*msg(?:ctxt|id)\s*"'), bilingual=True),
 )
+OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # legacy Microsoft Office documents, and those with a password
+ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")  # a stream in the latter
+PICTURES: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
 ADVICE: Final = {  # files that are recognized and rejected: their first bytes, what they are, what to do
     b"%PDF-": ("a PDF", "it has no text in reading order; translate the document that it was made "
                "from, such as a .docx, or extract its text with pdftotext"),
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
-        "a legacy or an encrypted Microsoft Office document", "open it in an office suite and save it as .docx, "
-        ".pptx or .xlsx without a password"),
+    OLE: ("a legacy Microsoft Office document", "open it in an office suite and save it as .docx, .pptx or .xlsx"),
     b"{\\rtf": ("an RTF document", "open it in an office suite and save it as .docx"),
+    **dict.fromkeys(PICTURES, ("a picture", "it is neither a text nor a document; recognize its text first (OCR)")),
 }  # fmt: skip
 
 # Suffixes of files that look like text, but are damaged when their lines are translated.
@@ -176,6 +179,8 @@ def find_format(name: str) -> Format:
 
 def detect(data: bytes, name: str) -> Format | None:
     """The format of a file with these bytes, None if it is unknown; raise if it is known and not supported."""
+    if data.startswith(OLE) and ENCRYPTED in data:
+        raise encrypted(name)
     for start, (kind, advice) in ADVICE.items():
         if data.startswith(start):
             raise DocumentError(f"{name} is {kind}, which is not supported: {advice}", code="unsupported_format")
@@ -237,7 +242,7 @@ def detect_file(path: Path) -> Format | None:
     try:
         with path.open("rb") as file:
             start = file.read(START_BYTES)
-            return detect(start + file.read() if start.startswith(ZIP) else start, str(path))
+            return detect(start + file.read() if start.startswith((ZIP, OLE)) else start, str(path))
     except OSError as error:
         raise DocumentError(f"cannot read {path}: {error.strerror}", code="file_unreadable") from None
 
@@ -254,4 +259,6 @@ def read_document(
             "line, use the format 'text'",
             code="unsupported_format",
         )
+    if not data and found.module.startswith("office."):
+        raise DocumentError(f"{name} is empty; save or copy it again", code="file_empty")
     return found.read(data, name, options)

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Final
 
 from dragoman.documents.detect import ZIP, read_document
-from dragoman.documents.formats.office.archive import BAD_ZIP
+from dragoman.documents.formats.office.archive import BAD_ZIP, read_entry
 from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
@@ -68,7 +68,7 @@ class DocumentWork:
         costs of what else the request has.
         """
         texts = [segment.text for segment in segments if segment.translate]
-        size = service.check_size(texts)
+        size = service.check_size(texts, "split the document")
         check_reply(len(texts), size, settings.search, service.limits)
         check_sentence_count(len(texts))
         segmenter = settings.model.segmenter
@@ -150,7 +150,7 @@ def check_archive(data: bytes, limits: Limits) -> None:
         unpacked = sum(entry.file_size for entry in entries)
         if unpacked > limit:
             message = f"the document has {unpacked:,} bytes when it is unpacked; this server accepts {limit:,}"
-            raise RequestError(413, "too_large", f"{message} (--max-characters); send it in parts")
+            raise RequestError(413, "too_large", f"{message} (--max-characters); split it")
         for entry in entries:
             tags += count_tags(archive, entry)
             check_structure(tags, MAX_TAGS)
@@ -159,7 +159,7 @@ def check_archive(data: bytes, limits: Limits) -> None:
 def count_tags(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
     """The tags of a part, whatever its name; 0 for a part that is not text, because it cannot be parsed either."""
     with suppress(DocumentError, *BAD_ZIP):
-        return decode_part(archive.read(entry), entry.filename)[0].count("<")
+        return decode_part(read_entry(archive, entry), entry.filename)[0].count("<")
     return 0
 
 
@@ -167,7 +167,7 @@ def check_structure(n: int, maximum: int) -> None:
     """Reject a document with too many tags, lines or strings: each takes time and memory, whatever its text."""
     if n > maximum:
         message = f"the document has about {n:,} tags, lines or strings; this server accepts {maximum:,}"
-        raise RequestError(413, "too_large", f"{message}; send it in parts")
+        raise RequestError(413, "too_large", f"{message}; split it")
 
 
 def document_text(segments: Iterable[Segment]) -> str:

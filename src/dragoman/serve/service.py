@@ -109,12 +109,12 @@ class Service:
         to = model.check_target(body.to)
         return BatchSettings(model, search, alignment, to=to, constraints=constraints, terms=terms)
 
-    def check_size(self, texts: Sequence[str]) -> int:
+    def check_size(self, texts: Sequence[str], advice: str = "send the texts in several requests") -> int:
         """Count characters, at least one per text; reject too many, and invalid Unicode."""
         size = sum(max(1, len(text)) for text in texts)
         if size > self.limits.max_characters:
             limit = f"this server accepts {self.limits.max_characters:,} per request"
-            message = f"got {size:,} characters; {limit}; send the texts in several requests"
+            message = f"got {size:,} characters; {limit}; {advice}"
             raise RequestError(413, "too_large", message)
         for number, text in enumerate(texts, 1):
             try:

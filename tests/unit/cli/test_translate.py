@@ -334,8 +334,9 @@ def test_sentences_on_the_command_line(model: Path, capfdbinary: pytest.CaptureF
     assert b"Ctrl-D" not in found.err
 
 
-def test_a_binary_file_is_named_as_such(model: Path) -> None:
-    done = run(model, *QUICK, given=b"\x7fELF\x02\x01\x00\xff\xfe\n")
+@pytest.mark.parametrize("given", [b"\x7fELF\x02\x01\x00\xff\xfe\n", b"\xa0\x02\xff\n"])
+def test_a_binary_file_is_named_as_such(model: Path, given: bytes) -> None:
+    done = run(model, *QUICK, given=given)
     assert done.returncode == 2
     assert b"binary file" in done.stderr and b"iconv" not in done.stderr
 

@@ -11,7 +11,7 @@ import pytest
 
 import dragoman
 from dragoman.documents import translate as translate_module
-from dragoman.documents.detect import detect
+from dragoman.documents.detect import detect, detect_file, read_document
 from dragoman.documents.folders import RECORD, find_documents, translate_documents
 from dragoman.documents.formats.office.xml.events import CHUNK
 from dragoman.documents.reports.report import Report
@@ -44,10 +44,35 @@ def test_formats_are_found_by_content_and_suffix(name: str, data: bytes, found: 
     assert (format_found and format_found.name) == found
 
 
-@pytest.mark.parametrize("data", [b"%PDF-1.7", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf1"])
-def test_unsupported_documents_are_rejected_with_advice(data: bytes) -> None:
-    with raises(DocumentError, "unsupported_format", "a.txt", "save" if data[0] != 37 else "pdftotext"):
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (b"%PDF-1.7", "pdftotext"),
+        (OLE, "save"),
+        (b"{\\rtf1", "save"),
+        (b"\x89PNG\r\n\x1a\n\0", "neither a text nor a document"),
+        (b"\xff\xd8\xff\xe0", "neither a text nor a document"),
+    ],
+)
+def test_unsupported_documents_are_rejected_with_advice(data: bytes, advice: str) -> None:
+    with raises(DocumentError, "unsupported_format", "a.txt", advice):
         detect(data, "a.txt")
+
+
+def test_an_encrypted_office_document_is_recognized(tmp_path: Path) -> None:
+    path = tmp_path / "a.docx"
+    path.write_bytes(OLE + bytes(20_000) + "EncryptedPackage".encode("utf-16-le"))
+    with raises(DocumentError, "encrypted_document", "a.docx", "password"):
+        detect_file(path)
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.xlsx", "a.odt", "a.epub"])
+def test_an_empty_office_document_is_said_to_be_empty(name: str) -> None:
+    with raises(DocumentError, "file_empty", name):
+        read_document(b"", name)
 
 
 def test_translate_document(model: Path, tmp_path: Path) -> None:

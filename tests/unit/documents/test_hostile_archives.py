@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dragoman.documents.detect import read_document
 from dragoman.documents.formats.office import archive as archives
 from dragoman.documents.formats.office.xml.events import MAX_DEPTH, parse
 from dragoman.documents.formats.office.xml.tree import TreeReader
+from dragoman.documents.segment import Target
 from dragoman.errors import DocumentError
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"
@@ -77,9 +79,44 @@ def test_a_zip_bomb_is_rejected_without_being_unpacked() -> None:
         read_document(with_parts("word-strict.docx", word__bomb_dot_xml=b"a" * (9 << 20)), "bomb.docx")
 
 
+def test_a_zip_bomb_of_many_parts_is_rejected_without_being_unpacked() -> None:
+    part = WORD.format("<w:p><w:r><w:t>A</w:t></w:r></w:p>" * 60_000)
+    with zipfile.ZipFile(FOLDER / "word-strict.docx") as archive:
+        types = archive.read("[Content_Types].xml").decode()
+    header = '<Override PartName="/word/header{}.xml" ContentType="application/wordprocessingml.header+xml"/>'
+    more = "".join(header.format(number) for number in range(5))
+    parts = {f"word/header{number}.xml": part for number in range(5)}
+    parts["[Content_Types].xml"] = types.replace("</Types>", f"{more}</Types>")
+    with raises(DocumentError, "unsafe_document", "when it is unpacked"):
+        read_document(with_parts("word-strict.docx", **parts), "bomb.docx")
+
+
+def test_parts_that_are_not_read_do_not_count() -> None:
+    pictures = {f"word/media/image{number}.bmp": bytes(7 << 20) for number in range(3)}
+    data = with_parts("word-strict.docx", **pictures)
+    document = read_document(data, "pictures.docx")
+    written = document.write([Target(segment.text, segment.spans) for segment in document.segments])
+    with zipfile.ZipFile(io.BytesIO(written)) as archive:
+        assert archive.testzip() is None
+        assert archive.read("word/media/image2.bmp") == bytes(7 << 20)
+
+
+def test_no_more_is_unpacked_than_the_directory_says() -> None:
+    data = bytearray(with_parts("word-strict.docx", word__document_dot_xml=bytes(50 << 20)))
+    entry = data.rindex(b"word/document.xml") - 46
+    data[entry + 24 : entry + 28] = struct.pack("<I", 1000)
+    tracemalloc.start()
+    try:
+        with raises(DocumentError, "damaged_document", "word/document.xml"):
+            read_document(bytes(data), "bomb.docx")
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_limits_on_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     data = (FOLDER / "inline.docx").read_bytes()
-    for limit in ("MAX_PARTS", "MAX_TOTAL_BYTES", "MAX_PART_BYTES"):
+    for limit in ("MAX_PARTS", "MAX_TOTAL_BYTES", "MAX_PART_BYTES", "MAX_READ_BYTES"):
         with monkeypatch.context() as patch:
             patch.setattr(archives, limit, 3)
             with raises(DocumentError, "unsafe_document", "the limit is 3"):

@@ -43,7 +43,14 @@ def parts(data: bytes) -> dict[str, bytes]:
 
 
 def parse(part: bytes) -> etree._Element:
-    return etree.fromstring(part, etree.XMLParser(resolve_entities=False))
+    """The tree of a part, without what makes programs compute formulas again."""
+    root = etree.fromstring(part, etree.XMLParser(resolve_entities=False))
+    for found in root.xpath("//*[local-name()='calcPr'] | //*[@t='str']/*[local-name()='f']/../*[local-name()='v']"):
+        found.getparent().remove(found)
+    for cell in root.iter("{*}table-cell"):
+        if any(etree.QName(name).localname == "formula" for name in cell.attrib):
+            cell.attrib.pop("{urn:oasis:names:tc:opendocument:xmlns:office:1.0}string-value", None)
+    return root
 
 
 def letters(part: bytes) -> str:

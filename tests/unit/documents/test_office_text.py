@@ -12,10 +12,11 @@ from lxml import etree
 from tests.word_by_word import WordByWord, backward
 
 from dragoman.documents.detect import read_document
-from dragoman.documents.formats.office import odf, xlsx
+from dragoman.documents.formats.office import odf, sheets, xlsx
 from dragoman.documents.formats.office.archive import open_archive
 from dragoman.documents.formats.office.docx import MAIN, with_languages
 from dragoman.documents.formats.office.docx import RULES as WORD
+from dragoman.documents.formats.office.drawing import DRAWING
 from dragoman.documents.formats.office.formula_texts import FormulaTexts
 from dragoman.documents.formats.office.odf import RULES as ODF
 from dragoman.documents.formats.office.package import ArchiveDocument
@@ -90,6 +91,35 @@ def field(code: str, *result: str) -> str:
 )  # fmt: skip
 def test_runs_of_word(before: str, after: str) -> None:
     assert translate(f"<w:p><w:pPr/>{before}</w:p>", WORD, WordByWord(order=backward)) == f"<w:p><w:pPr/>{after}</w:p>"
+
+
+LIST = '<w:sdtPr><w:dropDownList><w:listItem w:displayText="{}" w:value="a"/></w:dropDownList></w:sdtPr>'
+SHAPE = '<w:r><w:pict><v:shape alt="{}"><v:textpath string="{}"/></v:shape></w:pict></w:r>'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (run("see ") + f'<w:hyperlink w:tooltip="open me">{run("it all")}</w:hyperlink>' + run(" now"),
+         run("NOW ") + f'<w:hyperlink w:tooltip="ME OPEN">{run("ALL IT")}</w:hyperlink>' + run(" SEE")),
+        (run("take ") + f"<w:sdt>{LIST.format('a b')}<w:sdtContent>{run('a b')}</w:sdtContent></w:sdt>" + run(" now"),
+         run("NOW ") + f"<w:sdt>{LIST.format('B A')}<w:sdtContent>{run('B A')}</w:sdtContent></w:sdt>" + run(" TAKE")),
+        (run("one ") + SHAPE.format("a car", "top secret") + run("two"),
+         SHAPE.format("CAR A", "SECRET TOP") + run("TWO ONE")),
+        (SHAPE.format("a.png", "5"), SHAPE.format("a.png", "5")),
+    ],
+)  # fmt: skip
+def test_attributes_that_people_read_in_word(before: str, after: str) -> None:
+    assert translate(f"<w:p>{before}</w:p>", WORD, WordByWord(order=backward)) == f"<w:p>{after}</w:p>"
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_tooltips_of_links_in_slides(space: str) -> None:
+    link = '<a:r>{}<a:rPr lang="en-US"><a:hlinkClick tooltip="{}"/></a:rPr><a:t>{}</a:t></a:r>'
+    plain = "<a:r><a:t>{}</a:t></a:r>"
+    before = plain.format("see ") + link.format(space, "open &amp; me", "it all") + plain.format(" now")
+    after = plain.format("NOW ") + link.format(space, "ME &amp; OPEN", "ALL IT") + plain.format(" SEE")
+    assert translate(f"<a:p>{before}</a:p>", DRAWING, WordByWord(order=backward)) == f"<a:p>{after}</a:p>"
 
 
 def test_a_field_that_ends_in_another_paragraph_is_not_taken_apart() -> None:
@@ -245,8 +275,19 @@ def test_a_chapter_of_a_book_is_checked_too(start: str) -> None:
         document.write([Target("two <")])
 
 
+CELL_TAG = "<table:table-cell table:formula= "
+
+
 def test_many_tags_without_an_end_take_no_longer_than_others() -> None:
     english = with_languages(ReadOptions("en", "de"))[MAIN]
     patterns = (xlsx.FORMULA, "<f "), (xlsx.COLUMN, "<tableColumn "), (odf.CELL, "<table:table-cell ")
-    for pattern, tag in (*patterns, (WORD.insignificant, "<w:lang "), (english.insignificant, "<w:lang ")):
+    cells = (sheets.TEXT_RESULT, '<c t="str" '), (sheets.TEXT_RESULT, '<c t="str"><f '), (odf.FORMULA_CELL, CELL_TAG)
+    tags = (sheets.MESSAGE_TAGS, "<hyperlink "), (sheets.COPY_TAGS, "<filter "), (sheets.HEADER, "<oddHeader ")
+    for pattern, tag in (
+        *patterns,
+        *cells,
+        *tags,
+        (WORD.insignificant, "<w:lang "),
+        (english.insignificant, "<w:lang "),
+    ):
         assert pattern.search(tag * 300_000) is None

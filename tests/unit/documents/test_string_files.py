@@ -168,7 +168,8 @@ def test_apostrophes_of_a_message_are_written_twice() -> None:
     ("name", "data", "code"),
     [
         ("a.json", b'{"a": ', "invalid_json"),
-        ("a.json", b"[" * 5000, "invalid_json"),
+        ("a.json", b"[" * 5000, "unsafe_document"),
+        ("a.json", b"[" * 40 + b"]" * 40, "unsafe_document"),
         ("a.yaml", b"a: [", "damaged_document"),
         ("a.yaml", b"a:\n\t- x\n  b: : c", "damaged_document"),
         ("a.json", b'{"a": "\xff"}', "unsupported_encoding"),

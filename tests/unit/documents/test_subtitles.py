@@ -115,10 +115,10 @@ def test_keys_are_the_numbers_of_the_cues_in_the_file(numbers: str, keys: str) -
 def test_the_translation_is_divided_by_alignment_and_length() -> None:
     written = translate((FIXTURES / "plain.srt").read_bytes(), "plain.srt", WordByWord()).decode()
     assert written.upper() == written and "THAT MORNING,\n\n2\n" in written
-    longer = WordByWord(word=lambda word: word.upper() + "XXXXX")
+    longer = WordByWord(word=lambda word: word.upper() + "XX")
     lines = translate((FIXTURES / "plain.srt").read_bytes(), "plain.srt", longer).decode().splitlines()
     assert max(map(len, lines)) <= 42
-    assert "MORNING,XXXXX" in lines[lines.index("2") - 2]
+    assert "MORNING,XX" in lines[lines.index("2") - 2]
 
 
 def test_tags_stay_with_their_words_and_around_their_cues() -> None:
@@ -176,11 +176,31 @@ def test_a_pair_that_is_cut_is_closed_and_opened_again() -> None:
     "text", ["one two three four five six seven", "短い文をここで二行に分けてみましょう。そうです。", "x" * 60]
 )
 def test_lines_fit_and_are_balanced(text: str) -> None:
-    lines = wrap_lines(Target(text), 20).text.split("\n")
+    lines = wrap_lines(Target(text), 20, 3).text.split("\n")
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     widths = [text_width(line) for line in lines]
     assert max(widths) <= 20 or len(lines) == 1
     assert len(lines) == 1 or max(widths) - min(widths) <= 10
+
+
+def test_a_text_that_does_not_fit_gets_longer_lines_and_no_more() -> None:
+    text = " ".join(["word"] * 20)
+    for most in (1, 2, 3, 4):
+        lines = wrap_lines(Target(text), 20, most).text.split("\n")
+        assert len(lines) == most and " ".join(lines) == text
+        assert max(map(len, lines)) - min(map(len, lines)) <= 5
+
+
+@pytest.mark.parametrize(
+    ("before", "most"),
+    [("one two", 2), ("one\ntwo", 2), ("one\ntwo\nsix", 3), ("- one\n- two", 2), ("- one\n- two\nsix", 3)],
+)
+def test_a_cue_gets_no_more_lines_than_it_had_or_two(before: str, most: int) -> None:
+    data = f"1\n00:00:01,000 --> 00:00:02,000\n{before}.\n".encode()
+    written = translate(data, "x.srt", WordByWord(word=lambda word: " ".join([word] * 20)))
+    ((*_, text),) = cues(written)
+    assert text.count("\n") + 1 == most
+    assert text.replace("- ", "").split().count("one") == 20
 
 
 class Vague(WordByWord):

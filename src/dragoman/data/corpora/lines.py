@@ -6,6 +6,7 @@ lines are never skipped, because a corpus that is off by one line ruins the mode
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dragoman.data.corpora.compression import OpenFile, open_binary, read_blocks
 from dragoman.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
+CONTROLS = re.compile(rb"[\0-\x08\x0e-\x19]")  # that no encoding of text has, except UTF-16
 
 
 def read_line_blocks(
@@ -74,8 +76,8 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         line = before + block.count(b"\n", 0, start) + 1
         bad = " ".join(f"{byte:02x}" for byte in block[error.start : error.start + 4])
         place = f"{path}, line {line}, byte {error.start - start + 1}: not UTF-8 ({bad}: {error.reason})"
-        if b"\0" in block:
-            advice = "it has NUL bytes, so it is a binary file, or UTF-16; give a text file in UTF-8"
+        if CONTROLS.search(block):
+            advice = "it has control characters, so it is a binary file, or UTF-16; give a text file in UTF-8"
         else:
             advice = "convert the file, for example with: iconv -f LATIN1 -t UTF-8"
         wrong = DataError(f"{place}; {advice}", code="not_utf8")

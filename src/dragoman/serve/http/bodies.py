@@ -69,7 +69,9 @@ def parse_request_json(body: bytes, field: str = "text") -> Any:
     check_json_structure(body)
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:  # not JSON, or nested too deeply
+    except RecursionError:
+        raise RequestError(400, "invalid_json", f"the body is nested too deeply; {example(field)}") from None
+    except ValueError as error:
         raise invalid_json(f" ({error.msg})" if isinstance(error, json.JSONDecodeError) else "", field) from None
     if isinstance(found, dict) and len(found) > MAX_FIELDS:
         raise RequestError(413, "too_large", f"the body has {len(found):,} fields; /docs lists the supported ones")
@@ -78,8 +80,12 @@ def parse_request_json(body: bytes, field: str = "text") -> Any:
 
 def invalid_json(reason: str, field: str) -> RequestError:
     """The error for a body that is not JSON."""
-    message = f'the body is not valid JSON{reason}; send an object such as {{"{field}": "..."}} in UTF-8'
-    return RequestError(400, "invalid_json", message)
+    return RequestError(400, "invalid_json", f"the body is not valid JSON{reason}; {example(field)}")
+
+
+def example(field: str) -> str:
+    """What to send instead of a body that is rejected."""
+    return f'send an object such as {{"{field}": "..."}} in UTF-8'
 
 
 def check_json_structure(body: bytes) -> None:

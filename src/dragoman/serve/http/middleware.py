@@ -35,6 +35,7 @@ HEADERS: Final = (
     (b"referrer-policy", b"no-referrer"),
 )
 BODY_METHODS: Final = ("POST", "PUT", "PATCH")
+DOCUMENT_PATHS: Final = ("/v1/documents", "/translate_file")
 CLIENT_CLOSED_REQUEST: Final = 499  # logged status of a client that disconnected before the reply
 logger = logging.getLogger("dragoman.serve")
 Log = Callable[[str, str, int, float], None]  # method, path, status, seconds
@@ -159,7 +160,7 @@ class Middleware:
         """Read the whole body; raise as soon as it is too large or too slow."""
         start = asyncio.get_running_loop().time() + self.body_seconds
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        self._count(body, int(length) if length.isdigit() else 0)
+        self._count(body, int(length) if length.isdigit() else 0, scope["path"])
         while True:
             slowest = min(scope[DEADLINE], start + len(body.data) / BODY_BYTES_PER_SECOND)
             async with asyncio.timeout_at(slowest):
@@ -168,21 +169,28 @@ class Middleware:
                 raise ClientDisconnected
             body.data += message.get("body", b"")
             body.complete = not message.get("more_body", False)
-            self._count(body, len(body.data))
+            self._count(body, len(body.data), scope["path"])
             if body.complete:
                 return
 
-    def _count(self, body: RequestBuffer, size: int) -> None:
+    def _count(self, body: RequestBuffer, size: int, path: str) -> None:
         if size > self.max_bytes:
-            limit = f"this server accepts {self.limits.max_characters:,} characters per request"
-            message = f"the body is too large; {limit}; send the text in several requests"
-            raise RequestError(413, "too_large", message)
+            raise self._too_large(path)
         more = size - body.counted if size > SMALL_BODY_BYTES else 0
         if more > 0:
             if self.large_body_bytes + more > MAX_LARGE_BODIES * self.max_bytes:
                 raise self._overloaded()
             body.counted += more
             self.large_body_bytes += more
+
+    def _too_large(self, path: str) -> RequestError:
+        if path.endswith(DOCUMENT_PATHS):
+            limit = f"this server accepts {self.max_bytes:,} bytes ({self.max_bytes / 1e6:.1f} MB, --max-characters)"
+            message = f"the document is too large; {limit}; split it, or make its pictures smaller"
+        else:
+            limit = f"this server accepts {self.limits.max_characters:,} characters per request"
+            message = f"the body is too large; {limit}; send the text in several requests"
+        return RequestError(413, "too_large", message)
 
     def _overloaded(self) -> RequestError:
         return RequestError(429, "too_many_requests", "the server is at capacity; try again in a moment", 1)

@@ -37,7 +37,8 @@ async function translateDocument() {
   setDocumentState("waiting", strings.waiting);
   try {
     if (!current.models) await loadModels();
-    if (file.size > current.models.max_bytes) return setDocumentState("error", strings.largeFile(figure.format(file.size), figure.format(current.models.max_bytes)));
+    const most = current.models.max_bytes;
+    if (file.size > most) return setDocumentState("error", strings.largeFile(figure.format(file.size), figure.format(most), figure.format(Math.round(most / 1e5) / 10)));
     const query = new URLSearchParams({ name: file.name, model: current.model, report: "review", progress: true });
     if (current.to) query.set("to", current.to);
     if (current.detect) query.set("detect", true);

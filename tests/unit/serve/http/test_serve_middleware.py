@@ -103,6 +103,14 @@ def test_a_body_that_says_it_is_too_long_is_refused_unread() -> None:
     assert client.headers[b"connection"] == b"close"
 
 
+@pytest.mark.parametrize("path", ["/v1/documents", "/translate_file"])
+def test_a_document_that_is_too_large_is_told_the_limit_in_bytes(path: str) -> None:
+    client = ask(Client(middleware(), b"dropped", length=LIMITS.max_bytes + 1, path=path))
+    assert client.status == 413
+    message = client.error if path == "/translate_file" else client.error["message"]
+    assert f"{LIMITS.max_bytes:,} bytes (0.1 MB" in message and "split it" in message
+
+
 def test_a_body_that_turns_out_too_long_is_refused_while_it_is_read() -> None:
     chunk = b"x" * (LIMITS.max_bytes // 2)
     client = ask(Client(middleware(), chunk, chunk, chunk, chunk))

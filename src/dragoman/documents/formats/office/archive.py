@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import io
+import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -16,9 +17,11 @@ from dragoman.errors import DocumentError
 
 MAX_PARTS: Final = 20_000
 MAX_PART_BYTES: Final = 256 << 20  # of one part that is read
+MAX_READ_BYTES: Final = 512 << 20  # of all parts that are read; pictures are not
 MAX_TOTAL_BYTES: Final = 4 << 30  # of all parts together
-MAX_RATIO: Final = 250  # of parts above RATIO_BYTES; XML compresses by 10 to 100
+MAX_RATIO: Final = 250  # above RATIO_BYTES, of a part and of all that are read; XML compresses by 10 to 200
 RATIO_BYTES: Final = 8 << 20
+COPIED_BYTES: Final = 1 << 20  # at a time
 ENCRYPTED: Final = 0x1  # general purpose bit flag
 ZIP64_EXTRA: Final = 1
 
@@ -28,13 +31,16 @@ BAD_ZIP: Final = (  # what zipfile raises for damaged archives
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass
 class Archive:
     """A zip archive in memory. Parts are read when they are needed, and nothing is extracted to the disk."""
 
     data: bytes
     name: str
     parts: Mapping[str, zipfile.ZipInfo]
+    checked: set[str] = field(default_factory=set)  # parts that were read or are going to be, and their sizes
+    size: int = 0
+    packed: int = 0
 
     def __contains__(self, part: str) -> bool:
         return part in self.parts
@@ -46,27 +52,53 @@ class Archive:
             raise DocumentError(f"{self.name} is damaged: it has no {part}")
         if info.file_size > MAX_PART_BYTES:
             raise unsafe(self.name, f"{part} has {info.file_size:,} bytes; the limit is {MAX_PART_BYTES:,}")
-        return self._read(info)
-
-    def _read(self, info: zipfile.ZipInfo) -> bytes:
+        self.check([part])
         try:
             with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
-                return archive.read(info)
+                return read_entry(archive, info)
         except BAD_ZIP as error:
-            raise DocumentError(f"{self.name} is damaged: cannot read {info.filename}: {error}") from None
+            raise self._damaged(info, error) from None
+
+    def check(self, parts: Iterable[str]) -> None:
+        """Raise if these parts and those that were read before are too large together, before they are unpacked."""
+        for part in parts:
+            if part in self.parts and part not in self.checked:
+                self.checked.add(part)
+                self.size += self.parts[part].file_size
+                self.packed += self.parts[part].compress_size
+        if self.size > MAX_READ_BYTES:
+            raise unsafe(self.name, f"its text has {self.size:,} bytes when unpacked; the limit is {MAX_READ_BYTES:,}")
+        packed = min(self.packed, len(self.data))
+        if self.size > RATIO_BYTES and self.size > MAX_RATIO * packed:
+            raise unsafe(self.name, f"its text grows from {packed:,} to {self.size:,} bytes when it is unpacked")
+
+    def _damaged(self, info: zipfile.ZipInfo, error: Exception) -> DocumentError:
+        return DocumentError(f"{self.name} is damaged: cannot read {info.filename}: {error}")
 
     def replace(self, changed: Mapping[str, bytes]) -> bytes:
         """The archive with some parts replaced: the same entries, in their order, with their times and compression."""
         if not changed:
             return self.data
         written = io.BytesIO()
-        with zipfile.ZipFile(written, "w") as archive:
+        with zipfile.ZipFile(io.BytesIO(self.data)) as old, zipfile.ZipFile(written, "w") as archive:
             for info in self.parts.values():
-                content = changed[info.filename] if info.filename in changed else self._read(info)
                 entry = copy.copy(info)
                 entry.extra = without_zip64(info.extra)
-                archive.writestr(entry, content, info.compress_type)
+                if info.filename in changed:
+                    archive.writestr(entry, changed[info.filename], info.compress_type)
+                    continue
+                try:
+                    with old.open(info) as part, archive.open(entry, "w") as copied:
+                        shutil.copyfileobj(part, copied, COPIED_BYTES)
+                except BAD_ZIP as error:
+                    raise self._damaged(info, error) from None
         return written.getvalue()
+
+
+def read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """The content of an entry, never more than its size in the directory: `ZipFile.read` unpacks all that there is."""
+    with archive.open(info) as part:
+        return part.read(info.file_size)
 
 
 def open_archive(data: bytes, name: str) -> Archive:

@@ -9,7 +9,12 @@ from functools import lru_cache
 from typing import Final
 
 from dragoman.documents.formats.office.archive import open_archive
-from dragoman.documents.formats.office.drawing import ALTERNATIVE_TEXTS, DRAWING_PARTS, with_drawing_languages
+from dragoman.documents.formats.office.drawing import (
+    ALTERNATIVE_TEXTS,
+    DRAWING_PARTS,
+    LINKS,
+    with_drawing_languages,
+)
 from dragoman.documents.formats.office.package import ArchiveDocument, read_parts, rules_by_type
 from dragoman.documents.formats.office.rules import Role, Rules
 from dragoman.documents.formats.office.xml.tree import Element
@@ -27,6 +32,7 @@ from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 
 TRANSLATED_FIELDS: Final = names("HYPERLINK TOC INDEX")  # the results of others are generated: numbers, dates
 
+SHAPES: Final = names("v:shape v:group v:rect v:roundrect v:oval v:image v:line v:polyline v:arc v:curve")  # of VML
 CODE_STYLES: Final = names("VerbatimChar SourceCode HTMLCode HTMLTypewriter HTMLSample HTMLKeyboard HTMLPreformatted")
 
 
@@ -86,7 +92,14 @@ RULES: Final = Rules(
         "w:moveToRangeStart": "w:moveToRangeEnd",
     },
     range_ids=names("w:id"),
-    attributes={"wp:docPr": ALTERNATIVE_TEXTS},
+    attributes={
+        "wp:docPr": ALTERNATIVE_TEXTS,
+        "v:textpath": names("string"),  # a watermark
+        "w:hyperlink": names("w:tooltip"),
+        "w:listItem": names("w:displayText"),
+        **dict.fromkeys(SHAPES, names("alt")),
+        **LINKS,
+    },
     insignificant=insignificant(r"\s[^<>]*"),
     strips=True,
     preserve=True,

@@ -13,6 +13,7 @@ from dragoman.documents.languages import LanguageChange, attribute, element_edit
 from dragoman.documents.markup import names
 
 ALTERNATIVE_TEXTS: Final = names("descr title")
+LINKS: Final = dict.fromkeys(("a:hlinkClick", "a:hlinkHover", "a:hlinkMouseOver"), names("tooltip"))
 
 
 def insignificant(language: str) -> re.Pattern[str]:
@@ -29,7 +30,7 @@ DRAWING: Final = Rules(
     breaks=names("a:br"),
     protected=names("a:fld"),
     skipped=names("c:numCache c:numLit"),
-    attributes=dict.fromkeys(("p:cNvPr", "xdr:cNvPr"), ALTERNATIVE_TEXTS),
+    attributes=dict.fromkeys(("p:cNvPr", "xdr:cNvPr"), ALTERNATIVE_TEXTS) | LINKS,
     insignificant=insignificant(""),
 )
 DRAWING_PARTS: Final = {  # patterns of content types

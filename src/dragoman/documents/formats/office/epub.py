@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
@@ -21,6 +22,7 @@ from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
 
 CHAPTER: Final = "application/xhtml+xml"
+NCX: Final = "application/x-dtbncx+xml"  # the table of contents of EPUB 2
 CONTENTS: Final = Rules(strings=names("ncx:text"))
 PACKAGE: Final = Rules(strings=names("dc:title dc:subject dc:description"))
 ENTITIES: Final = re.compile(r"<!ENTITY\s")
@@ -42,18 +44,22 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
     parts: dict[str, SplicedText] = {}
     for root in filter(None, roots):
         parts[root] = read_xml(archive, root, declared if language else PACKAGE)
-        for event in events(archive, root):
-            if event.kind == "start" and event.name == "opf:item":
-                part = posixpath.normpath(
-                    posixpath.join(posixpath.dirname(root), unquote(event.attributes.get("href", "")))
-                )
-                if part not in archive:
-                    continue
-                if event.attributes.get("media-type") == CHAPTER:
-                    parts[part] = read_chapter(archive, part, language)
-                elif event.attributes.get("media-type") == "application/x-dtbncx+xml":
-                    parts[part] = read_xml(archive, part, CONTENTS)
+        items = dict(book_items(archive, root))
+        archive.check(items)
+        for part, kind in items.items():
+            is_chapter = kind == CHAPTER
+            parts[part] = read_chapter(archive, part, language) if is_chapter else read_xml(archive, part, CONTENTS)
     return ArchiveDocument(archive, {part: text for part, text in parts.items() if text.slots or text.declarations})
+
+
+def book_items(archive: Archive, root: str) -> Iterator[tuple[str, str]]:
+    """The chapters and tables of contents that a package lists, with their media types."""
+    for event in events(archive, root):
+        if event.name == "opf:item" and event.attributes.get("media-type") in (CHAPTER, NCX):
+            address = unquote(event.attributes.get("href", ""))
+            part = posixpath.normpath(posixpath.join(posixpath.dirname(root), address))
+            if part in archive:
+                yield part, event.attributes["media-type"]
 
 
 def events(archive: Archive, part: str) -> list[Event]:

@@ -21,7 +21,10 @@ XML_SPACE: Final = " \t\r\n"  # no-break spaces always count
 
 
 class TextRun(NamedTuple):
-    """The markup around text. Runs with the same key look the same."""
+    """The markup around text. Runs with the same key look the same.
+
+    `at` is the place of `open`, if something inside it is translated.
+    """
 
     key: str = ""
     open: str = ""
@@ -29,6 +32,7 @@ class TextRun(NamedTuple):
     text_close: str = ""
     close: str = ""
     name: str = ""
+    at: int | None = None
 
 
 PLAIN: Final = TextRun()
@@ -108,7 +112,7 @@ class ItemReader:
         elif known is None:
             self._run(runs, run, unit)
         else:
-            key, _, text_open, text_close, _, label = known
+            key, _, text_open, text_close, _, label, _ = known
             start, end, part = runs.content + head.properties_size, runs.closing, self.text
             own = TextRun(key, part[runs.start : start], text_open, text_close, part[end : runs.end], label)
             text = self._without_breaks("".join(texts))
@@ -140,15 +144,17 @@ class ItemReader:
                 properties = child
             elif child.name in rules.texts:
                 text = child
-        opening, key, label = self.text[element.start : element.content], "", "run"
+        opening, key, label, at = self.text[element.start : element.content], "", "run", None
         if element.content == element.end:  # an empty element
             return
         if properties is not None:
             raw = self.text[properties.start : properties.end]
             opening += raw
             key, label = self.looks.get(raw) or self._look(raw, properties)
+            if not rules.attributes.keys().isdisjoint([child.name for child in properties.children]):
+                at, opening = element.start, self.text[element.start : properties.end]
         around = self._new_text_markup(opening) if text is None else self._text_markup(text)
-        own = TextRun(key, opening, *around, self.text[element.closing : element.end], label)
+        own = TextRun(key, opening, *around, self.text[element.closing : element.end], label, at)
         if isinstance(element, PlainRuns):
             if len(self.plain) == MAX_TAGS:
                 self.plain.clear()

@@ -11,6 +11,7 @@ from typing import Final
 
 from dragoman.documents.edits import Edit
 from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive
+from dragoman.documents.formats.office.cell_copies import find_copies, with_slots
 from dragoman.documents.formats.office.formula_texts import LITERAL, FormulaTexts, keep_formula_texts
 from dragoman.documents.formats.office.package import read_parts
 from dragoman.documents.formats.office.part import read_part
@@ -28,6 +29,7 @@ from dragoman.documents.languages import (
 )
 from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, Document, ReadOptions
+from dragoman.documents.spliced import SplicedText
 from dragoman.errors import DocumentError
 
 FIELDS: Final = names("""
@@ -58,6 +60,10 @@ CELL: Final = re.compile(
 )
 VALUE: Final = re.compile(r'\soffice:string-value="([^"]*)"')
 FORMULA: Final = re.compile(r'\stable:(?:formula|condition)="([^"]*)"')
+FORMULA_CELL: Final = re.compile(r"<table:table-cell(?=\s)(?=[^<>]*?\stable:formula=)[^<>]*+>")
+FILTER: Final = re.compile(r"<table:filter-(?:condition|set-item)\s[^<>]*>")
+FILTER_VALUES: Final = names("table:value")
+PARTIAL: Final = re.compile("contain|begin|end")  # in the names of operators that compare a part of a text
 
 
 def is_computed(cell: Element) -> bool:
@@ -92,6 +98,11 @@ RULES: Final = Rules(
     range_ids=names("text:name text:id text:change-id office:name"),
     skipped=names("text:tracked-changes"),
     inspected=names("table:table-cell table:covered-table-cell"),
+    attributes={
+        "table:help-message": names("table:title"),
+        "table:error-message": names("table:title"),
+        "text:a": names("office:title"),
+    },
     is_skipped=is_computed,
     is_code=is_code,
     direct=True,
@@ -104,7 +115,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
     language = LanguageChange(options.source, options.target)
     if not data.startswith(b"PK"):
         part = read_part(data, name, "text", rules_for(decode_part(data, name)[0], name, language))
-        return keep_formula_texts(part, FormulaTexts(literals(part.text)))
+        return with_filters(part, "text", FormulaTexts(literals(part.text)))
     archive = open_archive(data, name)
     check_manifest(archive)
     rules: dict[str, Rules] = {}
@@ -117,7 +128,15 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
     if "content.xml" not in rules:
         raise DocumentError(f"{name} is damaged: it has no content.xml")
     document = read_parts(archive, rules)
-    return replace(document, parts={key: keep_formula_texts(part, kept) for key, part in document.parts.items()})
+    parts = {key: with_filters(part, PurePosixPath(key).stem, kept) for key, part in document.parts.items()}
+    return replace(document, parts=parts)
+
+
+def with_filters(part: SplicedText, label: str, kept: FormulaTexts) -> SplicedText:
+    """A part with the values of filters that are texts of cells, and without the texts that formulas refer to."""
+    cells = {segment.text for segment in part.segments}
+    copies = find_copies(part.text, 0, FILTER, FILTER_VALUES, label)
+    return keep_formula_texts(with_slots(part, copies, cells), kept)
 
 
 def check_manifest(archive: Archive) -> None:
@@ -144,10 +163,13 @@ def rules_for(text: str, name: str, language: LanguageChange) -> Rules:
 
 
 def repeated_values(text: str) -> Iterator[Edit]:
-    """Edits that remove the value of a cell where it repeats its text: a program would show it instead of the text."""
+    """Edits that remove the values of cells that repeat their texts, and of formulas: programs would show old texts."""
     for cell in CELL.finditer(text):
         value = VALUE.search(cell["tag"])
         if value is not None and value[1] == cell["text"] and "table:formula=" not in cell["tag"]:
+            yield cell.start() + value.start(), cell.start() + value.end(), ""
+    for cell in FORMULA_CELL.finditer(text):
+        if value := VALUE.search(cell[0]):
             yield cell.start() + value.start(), cell.start() + value.end(), ""
 
 
@@ -189,7 +211,10 @@ def plain_styles(events: Iterator[Event], language: LanguageChange) -> Iterator[
 
 
 def literals(text: str) -> Iterator[str]:
-    """The texts in the formulas and conditions of a sheet."""
+    """The texts in the formulas and conditions of a sheet, and in filters for a part of a text."""
     for formula in FORMULA.finditer(text):
         for literal in LITERAL.finditer(html.unescape(formula[1])):
             yield literal[1].replace('""', '"')
+    for condition in FILTER.finditer(text):
+        if PARTIAL.search(attribute(condition[0], "table:operator") or ""):
+            yield f"*{html.unescape(attribute(condition[0], 'table:value') or '')}*"

@@ -58,6 +58,7 @@ def read_parts(
     archive: Archive, rules: Mapping[str, Rules], on_segment: Callable[[Segment], None] = NO_OPTIONS.on_segment
 ) -> ArchiveDocument:
     """Read the parts that have rules, in the order of the archive; `on_segment` gets each segment when it is read."""
+    archive.check(rules)
     parts = {
         part: read_part(
             archive.read(part), f"{archive.name} ({part})", PurePosixPath(part).stem, rules[part], on_segment

@@ -39,7 +39,7 @@ class Rules:
     skipped: Names = frozenset()  # elements with nothing to translate, not even in paragraphs inside them
     inspected: Names = frozenset()  # elements that `is_skipped` decides about
     is_skipped: Callable[[Element], bool] = lambda element: False
-    attributes: Mapping[str, Names] = field(default_factory=dict)  # translated ones: alternative texts
+    attributes: Mapping[str, Names] = field(default_factory=dict)  # translated ones: alternative texts, tooltips
     insignificant: re.Pattern[str] = NOTHING  # what does not make the properties of two runs different
     direct: bool = False
     trims: bool = True  # markup before the first and after the last word is no part of a segment

@@ -35,7 +35,7 @@ class RunSlot(Slot):
 
     def render(self, target: Target, markup: Callable[[Span], str]) -> str:
         """The target as runs."""
-        writer = _Writer(self)
+        writer = _Writer(self, markup)
         self._write(writer, target, children_of(target.spans), markup, (0, len(target.text)), None)
         return writer.finish()
 
@@ -74,8 +74,8 @@ class RunSlot(Slot):
 class _Writer:
     """Collects text until the run changes."""
 
-    def __init__(self, slot: RunSlot) -> None:
-        self.slot, self.breaks = slot, iter(slot.breaks)
+    def __init__(self, slot: RunSlot, markup: Callable[[Span], str]) -> None:
+        self.slot, self.markup, self.breaks = slot, markup, iter(slot.breaks)
         self.written: list[str] = []
         self.text, self.run = "", PLAIN
 
@@ -104,7 +104,8 @@ class _Writer:
                 text = REPEATED.sub(self._repeat, text)
                 if text.startswith(" ") and not self.written:
                     text = f"<{self.slot.spaces}/>{text[1:]}"
-            self.written += [self.slot.relabel(run.open), run.text_open, text, run.text_close, run.close]
+            opening = run.open if run.at is None else self.markup(Span(0, 0, "point", run.open, at=run.at))
+            self.written += [self.slot.relabel(opening), run.text_open, text, run.text_close, run.close]
         self.text = ""
 
     def _repeat(self, spaces: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from dragoman.documents.encoding import decode
 from dragoman.documents.formats.strings.messages import string_slots, unescape
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.errors import DocumentError
-from dragoman.files import parse_json
+from dragoman.files import NestingError, parse_json
 
 TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
@@ -27,6 +27,9 @@ def value_slots(text: str, name: str, start: int = 0, end: int | None = None, ke
     value = text[start:end]
     try:
         parse_json(value)
+    except NestingError as error:
+        message = f"{name} is {error}, which is not safe to read; split it"
+        raise DocumentError(message, code="unsafe_document") from None
     except ValueError as error:
         raise DocumentError(f"{name} is not valid JSON: {error}", code="invalid_json") from None
     written = escape_ascii if value.isascii() and "\\u" in value else escape

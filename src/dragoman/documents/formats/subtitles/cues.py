@@ -89,8 +89,13 @@ class SubtitleDocument:
         for cue, (start, end) in zip(group, cuts, strict=True):
             part = slice_target(target, start, end)
             if self.width:
-                part = wrap_lines(part, self.width)
+                part = wrap_lines(part, self.width, self._max_lines(cue))
             yield cue.start, cue.end, render(part, self._escape) or "…"
+
+    def _max_lines(self, cue: Cue) -> int:
+        """As many lines as a text has, or two if it has a cue for itself."""
+        own = sum(1 for found in self.syntax.markup.finditer(self.text, cue.start, cue.end) if found["line"]) + 1
+        return max(2, own) if cue.joined else own
 
     def _escape(self, text: str) -> str:
         return self.syntax.line_break.join(map(self.syntax.escape, text.split("\n")))

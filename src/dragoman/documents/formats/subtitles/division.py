@@ -13,6 +13,8 @@ from dragoman.documents.segment import Span, Target
 
 SENTENCE_END: Final = ".!?…。！？؟।"
 CLAUSE_END: Final = ",;:、，；：،–—-"
+MAX_LINES: Final = 9
+MAX_PLACES: Final = 400  # of line breaks; the time grows with their square
 NO_START: Final = "、。，．！？：；）」』】〉》’”"  # no line begins with these
 
 
@@ -132,24 +134,29 @@ def slice_target(target: Target, start: int, end: int) -> Target:
     return Target(text[low:high], tuple(spans), target.approved)
 
 
-def wrap_lines(target: Target, width: int) -> Target:
-    """The target with line breaks: as few lines as fit, of about the same length, broken at good places."""
+def wrap_lines(target: Target, width: int, max_lines: int) -> Target:
+    """The target with line breaks: as few lines as fit, of about the same length, broken at good places.
+
+    A text that does not fit in `max_lines` gets so many longer lines.
+    """
     text = target.text
-    total = text_width(text)
-    if total <= width:
+    total, places = text_width(text), break_places(text)
+    if total <= width or len(places) > MAX_PLACES:
         return target
-    places = break_places(text)
-    for n_lines in range(ceil(total / width), len(places) + 2):
+    line_width, most = part_widths(text), min(max_lines, len(places) + 1)
+    first = min(ceil(total / width), most)
+    for n_lines, fits in [*((n, True) for n in range(first, most + 1)), (most, False)]:
+        if n_lines > MAX_LINES:
+            break
         mean = total / n_lines
 
-        def cost(part: int, start: int, end: int, mean: float = mean, n_lines: int = n_lines) -> float:
-            size = text_width(text[start:end].strip())
-            if size > width:
+        def cost(part: int, start: int, end: int, mean: float = mean, n: int = n_lines, fits: bool = fits) -> float:
+            size = line_width(start, end)
+            over = max(0, size - width)
+            if over and fits:
                 return inf
-            return ((size - mean) / mean) ** 2 + (badness(text, end) if part < n_lines - 1 else 0)
+            return (4 * over**2 + (size - mean) ** 2) / mean**2 + (badness(text, end) if part < n - 1 else 0)
 
-        if n_lines - 1 > 8:
-            break
         cuts = best_breaks(places, n_lines, len(text), cost)
         if sum(cost(k, a, b) for k, (a, b) in enumerate(zip([0, *cuts], [*cuts, len(text)], strict=True))) < inf:
             return insert_breaks(target, cuts)

@@ -36,6 +36,7 @@ NAMESPACES: Final = {  # the prefixes that tables of elements use, whatever pref
     "http://schemas.openxmlformats.org/officeDocument/2006/math": "m",
     "http://purl.oclc.org/ooxml/officeDocument/math": "m",
     "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc",
+    "urn:schemas-microsoft-com:vml": "v",
     "http://schemas.microsoft.com/office/word/2010/wordprocessingShape": "wps",
     "http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments": "xtc",
     "http://schemas.openxmlformats.org/package/2006/content-types": "ct",
