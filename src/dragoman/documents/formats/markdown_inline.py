@@ -28,7 +28,7 @@ LINK_END: Final = re.compile(
 REFERENCE_END: Final = re.compile(r"\]\[((?:\\.|[^\[\]\\])*)\]", re.DOTALL)
 SOFT_BREAK: Final = re.compile(r"[ \t]*\n[ \t]*")
 HARD_BREAK: Final = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
-SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|!(?=\[)")
+SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_+|(?<!_)_++(?![^\W_])|&(?=#?\w+;)|!(?=\[)")
 BLOCK_START: Final = re.compile(
     r"(?:[-+](?=\s|$)|#{1,6}(?=\s|$)|>|=+\s*$|-{3,}\s*$|~~~|\||:{3})|\d{1,9}(?=[.)](?:\s|$))"
 )
@@ -248,10 +248,15 @@ def escape(text: str) -> str:
     """Text with a backslash before what would be markup, except in placeholders and URLs."""
     pieces, place = list[str](), 0
     for start, end in [*find_placeholders(text), (len(text), len(text))]:
-        pieces += [SPECIAL.sub(lambda found: "&amp;" if found[0] == "&" else f"\\{found[0]}", text[place:start])]
+        pieces.append(SPECIAL.sub(escape_one, text[place:start]))
         pieces.append(text[start:end])
         place = end
     return "".join(pieces)
+
+
+def escape_one(found: re.Match[str]) -> str:
+    """What would be markup, as text; of underscores, each would be."""
+    return "&amp;" if found[0] == "&" else found[0].replace("_", "\\_") if found[0][0] == "_" else f"\\{found[0]}"
 
 
 def escape_cell(text: str) -> str:
