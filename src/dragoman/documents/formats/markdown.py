@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats import html
-from dragoman.documents.formats.markdown_inline import Inline, escape, escape_cell, formula_rule
+from dragoman.documents.formats.markdown_inline import FORMULA, TEMPLATE, Inline, escape, escape_cell, inline_rule
 from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
@@ -108,7 +108,8 @@ class Blocks:
 
         self.text = text
         self.parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
-        self.parser.inline.ruler.before("escape", "formula", formula_rule)
+        self.parser.inline.ruler.before("escape", "formula", inline_rule("formula", FORMULA))
+        self.parser.inline.ruler.before("escape", "template", inline_rule("template", TEMPLATE))
         self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
