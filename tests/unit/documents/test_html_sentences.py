@@ -112,6 +112,7 @@ def test_labels_links_and_buttons_side_by_side(page: str, expected: list[str]) -
         ("<p>one two <span lang=fr>deux<br>trois</span> four</p>", ["one two", "four"]),
         ("<ins lang=fr><p>deux</p><ins>trois</ins> quatre</ins> five", ["five"]),
         ("<ins lang=fr><select><option>deux</select><p>trois</p></ins> five", ["five"]),
+        ("<ins lang=fr><p>deux</p><p lang=en>one</p></ins> five", ["one", "five"]),
         ("<my-card translate=no><p>Acme Corp</p></my-card> five", ["five"]),
         ("<div lang=fr>un <p lang=en-US>one two</p> deux</div>", ["one two"]),
         ("<div lang=fr>un <p lang=''>one two</p> deux</div>", ["one two"]),
@@ -142,3 +143,12 @@ def test_thousands_of_elements_take_linear_time(unit: str) -> None:
     page = ("one " + unit * 5_000).encode()
     document = html.read(page, "page.html", ENGLISH)
     assert document.write([None] * len(document.segments)) == page
+
+
+def test_text_in_another_language_is_left_in_xhtml() -> None:
+    page = (
+        '<html xml:lang="en" lang="en"><p xml:lang="de">Zwei drei</p><p>one <i xml:lang="la">et al</i> two</p></html>'
+    )
+    document = html.read_text(page, UTF8, LanguageChange("en", "de"), xml=True)
+    expected = page.replace('="en"', '="de"').replace("one <i", "TWO <i").replace("</i> two", "</i> ONE")
+    assert translate(document) == expected

@@ -183,9 +183,9 @@ class Reader:
 
     def _is_left(self, token: Token) -> bool:
         """Whether the attributes of an inline element say that it is left as it is."""
-        return token.kind in ("start", "empty") and (
-            not translation_mode(token, True) or self._is_foreign(token, False)
-        )
+        if not token.attributes or token.kind == "end":
+            return False
+        return not translation_mode(token, True) or self._is_foreign(token, False)
 
     def _open(self, element: Element) -> None:
         self.elements.append(element)
@@ -254,7 +254,7 @@ class Reader:
         for part in divide_controls(tokens, self.text, self._is_left):
             self._add(trim(part, self.text))
         if self.left is not None:
-            self._open(Element(self.left.name, False, False))
+            self._open(self._element(self.left))
             self.left = None
 
     def _add(self, tokens: list[Token]) -> None:
