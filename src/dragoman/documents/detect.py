@@ -120,7 +120,7 @@ FORMATS: Final = (
         declares=True,
     ),
     Format("markdown", (".md", ".markdown"), "markdown"),
-    Format("json", (".json", ".arb"), "strings.json"),
+    Format("json", (".json", ".arb"), "strings.json", declares=True),
     Format("jsonl", (".jsonl", ".ndjson"), "strings.jsonl", chunked=True),
     Format("yaml", (".yaml", ".yml"), "strings.yaml"),
     Format("properties", (".properties",), "strings.properties"),

@@ -98,14 +98,32 @@ def test_nothing_changes_without_translations() -> None:
 def test_html() -> None:
     page = (
         b'<html lang="en-US" xml:lang="en"><meta http-equiv="content-language" content="en">'
+        b'<meta property="og:locale" content="en_US"><meta property="og:locale:alternate" content="en_GB">'
         b'<p lang=en>one <i lang="fr">deux</i> <b lang="en">three</b> <code lang="en">x y</code></p>'
         b'<div translate="no" lang="en">four</div><script>"<p lang=\'en\'>"</script></html>'
     )
     assert translated(page, "a.html").decode() == (
         '<html lang="de" xml:lang="de"><meta http-equiv="content-language" content="de">'
-        '<p lang=de>ONE <i lang="fr">DEUX</i> <b lang="de">THREE</b> <code lang="en">x y</code></p>'
+        '<meta property="og:locale" content="de_DE"><meta property="og:locale:alternate" content="en_GB">'
+        '<p lang=de>ONE <i lang="fr">deux</i> <b lang="de">THREE</b> <code lang="en">x y</code></p>'
         '<div translate="no" lang="en">four</div><script>"<p lang=\'en\'>"</script></html>'
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "expected"),
+    [
+        ('{"@@locale": "en", "a": "one"}', "de", '{"@@locale": "de", "a": "ONE"}'),
+        ('{"@@locale" :"en_US", "a": "one"}', "pt-BR", '{"@@locale" :"pt_BR", "a": "ONE"}'),
+        ('{"@@locale": "fr", "a": "one"}', "de", '{"@@locale": "fr", "a": "ONE"}'),
+        ('{"locale": "en", "a": "one @@locale"}', "de", '{"locale": "EN", "a": "ONE @@LOCALE"}'),
+        ('{"a": {"@@locale": "en"}, "b": "one"}', "de", '{"a": {"@@locale": "en"}, "b": "ONE"}'),
+    ],
+)
+def test_string_files(text: str, target: str, expected: str) -> None:
+    for name in ("app_en.arb", "en.json"):
+        assert translated(text.encode(), name, target=target).decode() == expected
+        assert translated(text.encode(), name, translate=False).decode() == text
 
 
 @pytest.mark.parametrize("path", [*OFFICE.rglob("*.odt"), *OFFICE.rglob("*.pptx"), *OFFICE.rglob("*.epub")])

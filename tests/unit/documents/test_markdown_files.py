@@ -101,7 +101,8 @@ def test_markup_moves_with_the_words() -> None:
 @pytest.mark.parametrize(
     "word",
     ["# x", "- x", "+ x", "1. x", "*x*", "_x_", "x_y", "[x](y)", "<b>", "`x`", "> x", "a\\b", "~~x~~", "&lt;",
-     "![x](y)", "---", "===", "| x", "```", "https://x.org/a_b*c", "2) x"],
+     "![x](y)", "---", "===", "| x", "```", "https://x.org/a_b*c", "2) x", "__init__",
+     "__x", "x___", "a__b_c__", "_x_y_"],
 )  # fmt: skip
 def test_any_translation_is_text(word: str) -> None:
     for text, block in (("one", "p"), ("# one", "h1"), ("- one", "li"), ("| one |\n|---|\n", "th")):
@@ -161,6 +162,14 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
         ("# one *[^1]* two\n", "# *[^1]* TWO ONE\n"),
         ("İa <code>x</code> two\n", "TWO <code>x</code> İA\n"),
         ("c# one\n======\n", "ONE C#\n======\n"),
+        ("one {{ a*b }} *two* {{ c*d }}\n", "{{ c*d }} *TWO* {{ a*b }} ONE\n"),
+        ("one {{ \"\\*\" }}{% if a &gt; b %} two\n", "TWO {{ \"\\*\" }}{% if a &gt; b %} ONE\n"),
+        ("![one {{ a }}](b.png)\n", "![{{ a }} ONE](b.png)\n"),
+        ("one two\n:   three\n    four\n", "TWO ONE\n:   FOUR THREE\n"),
+        ("one\ntwo *six*\n: three\n:\tfour five\n", "ONE\n*SIX* TWO\n: THREE\n:\tFIVE FOUR\n"),
+        ("one\n: two three\nfour five\n: six\n", "ONE\n: THREE TWO\nFIVE FOUR\n: SIX\n"),
+        ("> one\n>\n> :   two three\n", "> ONE\n>\n> :   THREE TWO\n"),
+        ("one :\ntwo :smile:\n:three\n", ":THREE :smile: TWO : ONE\n"),
         ("[![a b](b.svg)](http://ci) one two\n", "TWO [![B A](b.svg)](http://ci) ONE\n"),
     ],
 )  # fmt: skip

@@ -47,12 +47,47 @@ def translate(markup: str, translator: WordByWord) -> str:
         ("in 2010<sup>2</sup> six<sup>3</sup> two", "in 2010 six two", "TWO SIX<sup>3</sup> 2010<sup>2</sup> IN"),
         ("one two.<sup>1</sup>", "one two.", "TWO. ONE<sup>1</sup>"),
         ("some 10<sup>9</sup> bytes", "some X1 bytes", "BYTES 10<sup>9</sup> SOME"),  # "ten" could have no exponent
+        ("one Acme<sup>®</sup> six", "one Acme six", "SIX ACME<sup>®</sup> ONE"),
+        ("one Acme<sup>(TM)</sup>, six", "one Acme, six", "SIX ACME<sup>(TM)</sup>, ONE"),
+        ("one Smith<sup>a,b</sup> six", "one Smith six", "SIX SMITH<sup>a,b</sup> ONE"),
+        ("one X<sub>i</sub> six", "one X1 six", "SIX X<sub>i</sub> ONE"),
+        ("one f(X<sub>n</sub>) six", "one f(X1) six", "SIX F(X<sub>n</sub>) ONE"),
+        ("one 10<sup>-3</sup> or 2<sup>n</sup>", "one X1 or X2", "2<sup>n</sup> OR 10<sup>-3</sup> ONE"),
+        ("one index<sub>10</sub> six", "one index six", "SIX INDEX<sub>10</sub> ONE"),
     ],
 )
 def test_notes_follow_their_words(markup: str, sent: str, expected: str) -> None:
     translator = WordByWord(order=backward)
     assert translate(markup, translator) == expected
     assert translator.calls == [[sent]]
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("the 1<sup>st</sup> six", "SIX 1ST<sup></sup> THE"),
+        ("the <b>20<sup><i>th</i></sup></b> six", "SIX <b>20TH<sup><i></i></sup></b> THE"),
+        ("one<sup>1</sup> 3<sup>ème</sup> six", "SIX 3ÈME<sup></sup> ONE<sup>1</sup>"),
+    ],
+)
+def test_the_letters_of_an_ordinal_are_translated_with_it(markup: str, expected: str) -> None:
+    assert translate(markup, WordByWord(order=backward)) == expected
+    (result,) = translate_segments([read(markup)], WordByWord(order=backward)).results
+    assert result.unaligned == ("sup",) and result.needs_review
+    (result,) = translate_segments([replace(read(markup), bilingual=True)], WordByWord(word=str)).results
+    assert result.target is not None and render(result.target) == markup and not result.unaligned
+
+
+def test_a_mark_is_inside_a_compound() -> None:
+    class Compounding(WordByWord):
+        def translation(self, text: str, lost: frozenset[str], alignment: bool) -> Translation:
+            written = ("▁the", "▁Acme-MACHINE")
+            links = ((0, 0), (1, 1), (2, 1)) if alignment else None
+            source = tuple("▁" + word for word in text.split())
+            return Translation("the Acme-MACHINE", tokens=written, source_tokens=source, alignment=links)
+
+    (result,) = translate_segments([read("the Acme<sup>®</sup> machine")], Compounding()).results
+    assert result.target is not None and render(result.target) == "the Acme<sup>®</sup>-MACHINE"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +101,6 @@ def test_notes_follow_their_words(markup: str, sent: str, expected: str) -> None
         "at 12:<b>30</b> six",
         "one <b>5</b> six",
         "one (<b>5</b>) six",
-        "the 1<sup>st</sup> six",
         "one<sup><code>5</code></sup> six",
     ],
 )

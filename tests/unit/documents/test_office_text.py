@@ -64,6 +64,8 @@ def field(code: str, *result: str) -> str:
         (run("one two") + "<w:r><w:footnoteReference/></w:r>" + run(" six"),
          run("SIX TWO") + "<w:r><w:footnoteReference/></w:r>" + run(" ONE")),
         (run("one two") + run("1", SUPERSCRIPT) + run(" six"), run("SIX TWO") + run("1", SUPERSCRIPT) + run(" ONE")),
+        (run("one Acme") + run("®", SUPERSCRIPT) + run(" six"), run("SIX ACME") + run("®", SUPERSCRIPT) + run(" ONE")),
+        (run("the 1") + run("st", SUPERSCRIPT) + run(" six"), run("SIX 1ST THE")),
         (run("one CO") + run("2", SUBSCRIPT) + run(" six"), run("SIX CO") + run("2", SUBSCRIPT) + run(" ONE")),
         (run("one ") + "<w:r><w:sym/></w:r>" + run(" two six"), run("SIX TWO ") + "<w:r><w:sym/></w:r>" + run(" ONE")),
         ("<w:r><w:t>one</w:t><w:br/><w:t>two</w:t><w:tab/><w:t>six</w:t></w:r>",

@@ -4,46 +4,41 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import Encoding, decode
-from dragoman.documents.languages import NO_CHANGE, LanguageChange
-from dragoman.documents.markup import CDATA, Attribute, Token, escape_attribute, escape_xml, names, scan
-from dragoman.documents.segment import NO_OPTIONS, ReadOptions, Segment, SegmentBuilder
+from dragoman.documents.formats.html_controls import divide_controls
+from dragoman.documents.formats.html_elements import (
+    BLOCKS,
+    CLOSES,
+    DRAWINGS,
+    POINTS,
+    RAW,
+    REPLACED,
+    ROOTS,
+    UNTOUCHED,
+    VOID,
+    end_tags,
+    is_code,
+    is_note,
+    is_translated,
+    meta_name,
+    translation_mode,
+    trim,
+)
+from dragoman.documents.formats.html_text import add_text
+from dragoman.documents.languages import NO_CHANGE, LanguageChange, primary
+from dragoman.documents.markup import CDATA, Token, escape_attribute, escape_xml, scan
+from dragoman.documents.segment import NO_OPTIONS, ReadOptions, SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
 
-INLINE: Final = names(
-    "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q rb rp rt ruby s small span strike strong sub "
-    "sup time u data meter output progress"
-)
-POINTS: Final = names("img wbr input embed")  # void elements inside a sentence
-PROTECTED: Final = names("code kbd samp var tt math svg")
-DRAWINGS: Final = names("math svg")  # not HTML's elements
-UNTOUCHED: Final = names("pre script style template object iframe canvas audio video noembed noframes")
-RAW: Final = names("script style")
-VOID: Final = names("area base br col embed hr img input link meta param source track wbr")
-CLOSES: Final = {  # elements whose end tag may be missing, and the start tags that end them
-    "p": names(
-        "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 "
-        "header hr li main menu nav ol p pre section table td th tr ul"
-    ),
-    "li": names("li"),
-    "dt": names("dt dd"),
-    "dd": names("dt dd"),
-    "td": names("td th tr"),
-    "th": names("td th tr"),
-    "tr": names("tr"),
-    "option": names("option optgroup"),
-}
-TRANSLATED_ATTRIBUTES: Final = names("alt title placeholder aria-label aria-description aria-placeholder")
-META_NAMES: Final = names("description keywords og:title og:description twitter:title twitter:description")
-BUTTONS: Final = names("submit button reset")
+CODE: Final = re.compile("[a-z]{2,3}")  # of a language
 INLINE_LANGUAGE: Final = re.compile(r"""(?<=\slang=["'])[\w-]+(?=["'])|(?<=\sxml:lang=["'])[\w-]+(?=["'])""")
-NOTE_MARK: Final = re.compile(r"\s*<a\s[^>]*>\W*[\w*†‡]{1,4}\W*</a>\s*</sup\s*>", re.IGNORECASE)
 CHARSET: Final = re.compile(
     rb"""<meta[^>]{1,200}charset\s*=\s*["']?([\w.:-]+)|<\?xml[^>]{1,100}encoding\s*=\s*["']([\w.:-]+)""", re.IGNORECASE
 )
@@ -72,6 +67,18 @@ def read_slots(text: str) -> list[Slot]:
     return Reader(text, False).read()
 
 
+class Element(NamedTuple):
+    """An open element: whether its attributes say that it is translated, and whether it is in another language.
+
+    An element that is a point in the sentence around it has what is `before` it in this sentence.
+    """
+
+    name: str
+    translated: bool
+    foreign: bool
+    before: list[Token] | None = None
+
+
 @dataclass
 class Reader:
     """Collects the text between block elements into segments."""
@@ -82,7 +89,11 @@ class Reader:
     declarations: list[Edit] = field(default_factory=list)  # of the language, in tags of blocks
     slots: list[Slot] = field(default_factory=list)
     pending: list[Token] = field(default_factory=list)  # inline content since the last block boundary
-    elements: list[tuple[str, bool]] = field(default_factory=list)  # open elements, and whether they are translated
+    elements: list[Element] = field(default_factory=list)  # open blocks, and inline elements with blocks to leave
+    open: Counter[str] = field(default_factory=Counter)  # the names of `elements`
+    left: Token | None = None  # the inline element that is open and left as it is
+    nested: Counter[str] = field(default_factory=Counter)  # elements inside one of these with the same name
+    declared: str = ""  # the language of the whole page
     drawing: str = ""  # the drawing or formula that is open
 
     def read(self) -> list[Slot]:
@@ -94,40 +105,119 @@ class Reader:
                     self.drawing = ""
             elif token.kind in ("start", "empty", "end"):
                 self._tag(token)
+            elif token.kind == "text" and self.pending and self.pending[-1].kind == "text":  # after a lone <
+                self.pending[-1] = Token("text", self.pending[-1].start, token.end)
             else:
                 self.pending.append(token)
         self._flush()
+        while self.elements:
+            self._close()
+            self._flush()
         return sorted(self.slots, key=lambda slot: (slot.start, -slot.end))
 
     @property
     def translates(self) -> bool:
         """Whether text is translated here."""
-        return self.elements[-1][1] if self.elements else True
+        return not self.elements or (self.elements[-1].translated and not self.elements[-1].foreign)
 
     def _tag(self, token: Token) -> None:
         name = token.name
-        inline = name in INLINE or name in POINTS or name in PROTECTED
-        if inline:
-            self.pending.append(token)
-            if token.kind == "start" and name in DRAWINGS:
-                self.drawing = name
+        if name not in BLOCKS and (name not in REPLACED or token.kind == "empty"):
+            self._inline_tag(token)
             return
-        self._flush()
         if token.kind == "end":
-            if any(name == element for element, _ in self.elements):
-                while self.elements.pop()[0] != name:
-                    pass
+            self._flush()
+            self._end(token)
             return
+        if name not in REPLACED:
+            self._flush()
         if not self.xml:
-            while self.elements and name in CLOSES.get(self.elements[-1][0], ()):
-                self.elements.pop()
-        translates = translation_mode(token, self.translates and name not in UNTOUCHED)
-        if self.translates or translates:
+            self._close_implied(name)
+        element = self._element(token)
+        if self.left is not None:
+            element = element._replace(translated=False)
+        if not element.foreign and (self.translates or element.translated):
             self._attributes(token)
-        if translates:
+        if element.translated:
             self._declaration(token)
+        if name in REPLACED:
+            self.pending.append(Token("empty", token.start, token.end, name))
+            element, self.pending = element._replace(before=self.pending), []
         if token.kind == "start" and (self.xml or name not in VOID):
-            self.elements.append((name, translates))
+            self._open(element)
+
+    def _inline_tag(self, token: Token) -> None:
+        name, is_end = token.name, token.kind == "end"
+        left = self.left is not None and self.left.name == name
+        if is_end and self.nested[name]:
+            self.nested[name] -= 1
+        elif is_end and left:
+            self.left = None
+        elif is_end and self.open[name]:
+            self._flush()
+            self._end(token)
+            return
+        elif token.kind == "start" and (left or self.open[name]):
+            self.nested[name] += 1
+        elif token.kind == "start" and name in DRAWINGS:
+            self.drawing = name
+        elif self.left is None and self.translates and name not in VOID and self._is_left(token):
+            self.left = token if token.kind == "start" else None
+        self.pending.append(token)
+
+    def _element(self, token: Token) -> Element:
+        """The element that a tag opens here."""
+        around = self.elements[-1] if self.elements else Element("", True, False)
+        translated = translation_mode(token, around.translated and token.name not in UNTOUCHED)
+        return Element(token.name, translated, self._is_foreign(token, around.foreign))
+
+    def _is_foreign(self, token: Token, inherited: bool) -> bool:
+        """Whether an element is in another language than the source; the language of the whole page does not count."""
+        code = next((one.value for one in token.attributes if one.name in ("lang", "xml:lang")), None)
+        if code is None:
+            return inherited
+        own, source = primary(code), primary(self.language.source)
+        if token.name in ROOTS:
+            self.declared = own
+        return CODE.fullmatch(own) is not None and len(own) == len(source) and own not in (source, self.declared)
+
+    def _is_left(self, token: Token) -> bool:
+        """Whether the attributes of an inline element say that it is left as it is."""
+        if not token.attributes or token.kind == "end":
+            return False
+        return not translation_mode(token, True) or self._is_foreign(token, False)
+
+    def _open(self, element: Element) -> None:
+        self.elements.append(element)
+        self.open[element.name] += 1
+
+    def _end(self, token: Token) -> None:
+        """Close the innermost element of that name, and all inside it."""
+        if self.open[token.name] and self._close_to(token.name).before is not None:
+            self.pending[-1] = Token("empty", self.pending[-1].start, token.end, token.name)
+
+    def _close_to(self, name: str) -> Element:
+        while (element := self._close()).name != name:
+            self._flush()
+        return element
+
+    def _close(self) -> Element:
+        """Close the innermost element, whose content is done; the content before it may go on."""
+        element = self.elements.pop()
+        self.open[element.name] -= 1
+        self.nested.pop(element.name, None)
+        if element.before is not None:
+            self.pending = element.before
+        return element
+
+    def _close_implied(self, name: str) -> None:
+        """Close the elements whose end tag is missing before this start tag."""
+        while self.elements:
+            blocks = (one for one in reversed(self.elements) if one.name in BLOCKS or one.before is not None)
+            block = next(blocks, None)
+            if block is None or name not in CLOSES.get(block.name, ()):
+                return
+            self._close_to(block.name)
 
     def _is_template_tag(self, token: Token) -> bool:
         """Whether a token is a tag of a template, such as <%= x %> or <?= $x ?>."""
@@ -137,30 +227,44 @@ class Reader:
         """Slots for the attributes of a tag that people read."""
         for attribute in token.attributes:
             if is_translated(token, attribute) and LETTER.search(attribute.value):
-                segment = Segment(attribute.value, key=f"{token.name} {attribute.name}")
+                builder = SegmentBuilder()
+                add_text(builder, self.text[attribute.start : attribute.end], escape_attribute)
+                segment = builder.build(f"{token.name} {attribute.name}")
                 wrap = str if attribute.quote else '"{}"'.format
                 self.slots.append(Slot(attribute.start, attribute.end, segment, escape_attribute, wrap))
 
     def _declaration(self, token: Token) -> None:
         """An edit of the language that a tag declares."""
-        content = token.name == "meta" and (token.get("http-equiv") or "").lower() == "content-language"
+        codes = dict.fromkeys(("lang", "xml:lang"), self.language.tag)
+        if meta_name(token) == "og:locale":
+            codes["content"] = "_".join(filter(None, self.language.regional))
+        elif token.name == "meta" and (token.get("http-equiv") or "").lower() == "content-language":
+            codes["content"] = self.language.tag
         for one in token.attributes:
-            declares = one.name in ("lang", "xml:lang") or (content and one.name == "content")
-            if declares and self.language.declares_source(one.value):
-                self.declarations.append((one.start, one.end, self.language.tag))
+            if one.name in codes and self.language.declares_source(one.value):
+                self.declarations.append((one.start, one.end, codes[one.name]))
 
     def _flush(self) -> None:
-        """Turn the inline content since the last block boundary into a segment."""
+        """Turn the inline content since the last block boundary into segments."""
         tokens, self.pending = self.pending, []
-        if not self.translates:
+        if not self.translates or not (tokens := trim(tokens, self.text)):
             return
-        tokens = trim(tokens, self.text)
+        if self.left is not None:  # it has blocks
+            tokens = [one for one in tokens if one.end <= self.left.start]
+        for part in divide_controls(tokens, self.text, self._is_left):
+            self._add(trim(part, self.text))
+        if self.left is not None:
+            self._open(self._element(self.left))
+            self.left = None
+
+    def _add(self, tokens: list[Token]) -> None:
+        """Turn inline content into a segment."""
         if not tokens:
             return
         start, end = tokens[0].start, tokens[-1].end
         start += len(self.text[start:end]) - len(self.text[start:end].lstrip())
         end = start + len(self.text[start:end].rstrip())
-        builder = SegmentBuilder(collapse=not self.elements or self.elements[-1][0] != "textarea")
+        builder = SegmentBuilder(collapse=not self.elements or self.elements[-1].name != "textarea")
         ends = end_tags(tokens)
         done = 0  # tokens before this place are done
         for index, token in enumerate(tokens):
@@ -172,11 +276,11 @@ class Reader:
                 done = inside[-1].end if inside else token.end
                 builder.add_point(self.text[token.start : done], token.start, token.name)
                 continue
-            if is_protected(token):
+            if is_code(token) or self._is_left(token):
                 inside = tokens[index + 1 : ends.get(index, index) + 1]
                 done = inside[-1].end if inside else token.end
-                content = "".join(html.unescape(self.text[one.start : one.end]) for one in inside if one.kind == "text")
-                builder.add_protected(content, self.text[token.start : done], token.start, token.name)
+                words = "".join(html.unescape(self.text[one.start : one.end]) for one in inside if one.kind == "text")
+                builder.add_protected(" ".join(words.split()), self.text[token.start : done], token.start, token.name)
                 continue
             if self._is_template_tag(token):
                 following = takewhile(self._is_template_tag, tokens[index:])  # models do not copy masks that touch
@@ -186,7 +290,7 @@ class Reader:
                 continue
             self._attributes(token)
             if token.kind == "text":
-                builder.add_text(html.unescape(raw))
+                add_text(builder, raw, escape_xml)
             elif token.kind == "end":
                 builder.close_pair(raw, token.name)
             elif token.kind == "start" and token.name not in POINTS:
@@ -195,75 +299,7 @@ class Reader:
                 builder.add_protected(raw[len(CDATA) : -3], raw, token.start, "CDATA")
             else:
                 builder.add_point(raw, token.start, token.name)
-        segment = builder.build(f"{self.elements[-1][0] if self.elements else 'text'} {len(self.slots) + 1}")
+        segment = builder.build(f"{self.elements[-1].name if self.elements else 'text'} {len(self.slots) + 1}")
         has_text = any(one.kind == "text" and LETTER.search(self.text, one.start, one.end) for one in tokens)
         if has_text and LETTER.search(segment.text):
             self.slots.append(Slot(start, end, segment, escape_xml))
-
-
-def translation_mode(token: Token, inherited: bool) -> bool:
-    """Whether the content of an element is translated, by its attributes."""
-    match (token.get("translate") or "").lower():
-        case "no":
-            return False
-        case "yes":
-            return True
-    return inherited and "notranslate" not in (token.get("class") or "").split()
-
-
-def is_protected(token: Token) -> bool:
-    """Whether an inline element is copied as it is."""
-    return token.kind in ("start", "empty") and (
-        (token.name in PROTECTED and token.get("translate") != "yes") or not translation_mode(token, True)
-    )
-
-
-def is_note(token: Token, text: str) -> bool:
-    """Whether an element is the mark of a footnote, which is no part of the word before it."""
-    if token.kind != "start":
-        return False
-    if token.get("epub:type") == "noteref" or token.get("role") == "doc-noteref":
-        return True
-    return token.name == "sup" and NOTE_MARK.match(text, token.end) is not None
-
-
-def is_translated(token: Token, attribute: Attribute) -> bool:
-    """Whether people read this attribute."""
-    if attribute.name == "content":
-        return token.name == "meta" and (token.get("name") or token.get("property") or "").lower() in META_NAMES
-    if attribute.name == "value":
-        return token.name == "input" and (token.get("type") or "").lower() in BUTTONS
-    if attribute.name == "label":
-        return token.name in ("option", "optgroup", "track")
-    return attribute.name in TRANSLATED_ATTRIBUTES
-
-
-def end_tags(tokens: list[Token]) -> dict[int, int]:
-    """The index of the end tag of each element that has one, by the index of its start tag."""
-    ends, started = dict[int, int](), dict[str, list[int]]()
-    for index, token in enumerate(tokens):
-        if token.kind == "start":
-            started.setdefault(token.name, []).append(index)
-        elif token.kind == "end" and started.get(token.name):
-            ends[started[token.name].pop()] = index
-    return ends
-
-
-def trim(tokens: list[Token], text: str) -> list[Token]:
-    """Tokens without white space and comments at both ends, and without end tags at the start.
-
-    Tags of templates that write nothing are comments, too.
-    """
-
-    def blank(token: Token) -> bool:
-        return token.kind == "text" and text[token.start : token.end].isspace()
-
-    def comment(token: Token) -> bool:
-        return token.kind == "other" and not text.startswith((CDATA, "<%=", "<?="), token.start)
-
-    first, last = 0, len(tokens)
-    while first < last and (blank(tokens[first]) or comment(tokens[first]) or tokens[first].kind == "end"):
-        first += 1
-    while last > first and (blank(tokens[last - 1]) or comment(tokens[last - 1])):
-        last -= 1
-    return tokens[first:last]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats import html
-from dragoman.documents.formats.markdown_inline import Inline, escape, escape_cell, formula_rule
+from dragoman.documents.formats.markdown_inline import FORMULA, TEMPLATE, Inline, escape, escape_cell, inline_rule
 from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
@@ -39,7 +39,8 @@ FIXED_LINE: Final = re.compile(
     r"\s*(?::::.*|!!!.*|\?\?\?.*|\{%.*%\}|\{\{[<%].*[>%]\}\}|\[TOC\]|\[\[.*\]\]|\{:.*\})\s*"
 )  # of site generators
 PREFIX: Final = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\]\s*)")  # tasks and alerts
-DEFINITION: Final = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[^\]]+\]:\s")  # of a footnote or a link
+NOTE_OR_LINK: Final = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[^\]]+\]:\s")  # of a footnote or a link
+DEFINITION: Final = re.compile(r":[ \t]+(?=\S)")  # of a term, which is the line before it
 ATTRIBUTES: Final = re.compile(r"(?<![ \t])[ \t]*\{:?[ \t]*[#.][^{}\n]*\}[ \t]*\Z")  # of a heading: {#name .class}
 CELL: Final = re.compile(r"(?:[^|\\]|\\.)*")
 
@@ -66,7 +67,7 @@ def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> boo
     """A rule for markdown-it: a footnote has blocks, like an item of a list; those after the first are indented."""
 
     def definition(number: int) -> re.Match[str] | None:
-        return DEFINITION.match(state.src, state.bMarks[number] + state.tShift[number], state.eMarks[number])
+        return NOTE_OR_LINK.match(state.src, state.bMarks[number] + state.tShift[number], state.eMarks[number])
 
     found = definition(first)
     if found is None or not found[0].startswith("[^") or state.is_code_block(first):
@@ -90,6 +91,15 @@ def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> boo
     return True
 
 
+def definition_lines(lines: Sequence[str]) -> frozenset[int]:
+    """The lines of a paragraph that begin a definition or are a term, if it is a list of definitions."""
+    definitions = [i for i, line in enumerate(lines) if DEFINITION.match(line.lstrip())]
+    if not definitions:
+        return frozenset()
+    terms = (i - 1 for i in definitions if i and not lines[i - 1][:1].isspace())
+    return frozenset([*range(definitions[0]), *terms, *definitions])
+
+
 class Blocks:
     """The blocks of a text from a place on."""
 
@@ -98,7 +108,8 @@ class Blocks:
 
         self.text = text
         self.parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
-        self.parser.inline.ruler.before("escape", "formula", formula_rule)
+        self.parser.inline.ruler.before("escape", "formula", inline_rule("formula", FORMULA))
+        self.parser.inline.ruler.before("escape", "template", inline_rule("template", TEMPLATE))
         self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
@@ -126,10 +137,12 @@ class Blocks:
         return start, self.text[start:end].rstrip("\r\n")
 
     def _paragraph(self, token: Token, before: str) -> Iterator[Slot]:
-        """The slots of a paragraph or heading; lines that belong to a site generator divide it."""
+        """The slots of a paragraph or heading; definitions and lines that belong to a site generator divide it."""
         assert token.map is not None
         content, places = "", list[int]()
-        for number, line in enumerate(token.content.split("\n"), token.map[0]):
+        lines = token.content.split("\n")
+        starts = definition_lines(lines) if before == "paragraph_open" else frozenset()
+        for number, line in enumerate(lines, token.map[0]):
             start, source = self._line(number)
             words = line.strip()
             atx = before == "heading_open" and token.markup.startswith("#")
@@ -139,6 +152,11 @@ class Blocks:
                 yield from self._inline(content.rstrip("\n"), places, before)
                 content, places = "", []
                 continue
+            if number - token.map[0] in starts:
+                yield from self._inline(content.rstrip("\n"), places, before)
+                content, places = "", []
+                mark = DEFINITION.match(words)
+                words, at = (words, at) if mark is None else (words[mark.end() :], at + mark.end())
             content += words + line[len(line.rstrip()) :] * (line.endswith("  ")) + "\n"
             places += range(start + at, start + at + len(content) - len(places))
         yield from self._inline(content.rstrip("\n"), places, before)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dragoman.documents.formats.html import PROTECTED, VOID
+from dragoman.documents.formats.html_elements import PROTECTED, VOID
 from dragoman.documents.markup import TAG
 from dragoman.documents.segment import Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
 FORMULA: Final = re.compile(r"\$\$[^$`]+\$\$|(?<![\w$])\$(?=[^\s$`])[^$`]*(?<=\S)\$(?![\w$])")  # `$(pwd)` is code
+TEMPLATE: Final = re.compile(r"(?:\{\{[^{}`\n]{1,80}\}\}|\{%[^{}`\n]{1,200}%\})+")  # templates are filled in first
 LINK_END: Final = re.compile(
     r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
     r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
@@ -28,21 +29,25 @@ LINK_END: Final = re.compile(
 REFERENCE_END: Final = re.compile(r"\]\[((?:\\.|[^\[\]\\])*)\]", re.DOTALL)
 SOFT_BREAK: Final = re.compile(r"[ \t]*\n[ \t]*")
 HARD_BREAK: Final = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
-SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|!(?=\[)")
+SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_+|(?<!_)_++(?![^\W_])|&(?=#?\w+;)|!(?=\[)")
 BLOCK_START: Final = re.compile(
     r"(?:[-+](?=\s|$)|#{1,6}(?=\s|$)|>|=+\s*$|-{3,}\s*$|~~~|\||:{3})|\d{1,9}(?=[.)](?:\s|$))"
 )
 
 
-def formula_rule(state: StateInline, silent: bool) -> bool:
-    """A rule for markdown-it: a formula between dollar signs, in which nothing else is markup."""
-    found = FORMULA.match(state.src, state.pos, state.posMax)
-    if found is None:
-        return False
-    if not silent:
-        state.push("formula", "", 0).content = found[0]
-    state.pos = found.end()
-    return True
+def inline_rule(kind: str, pattern: re.Pattern[str]) -> Callable[[StateInline, bool], bool]:
+    """A rule for markdown-it: text, such as a formula between dollar signs, in which nothing else is markup."""
+
+    def rule(state: StateInline, silent: bool) -> bool:
+        found = pattern.match(state.src, state.pos, state.posMax)
+        if found is None:
+            return False
+        if not silent:
+            state.push(kind, "", 0).content = found[0]
+        state.pos = found.end()
+        return True
+
+    return rule
 
 
 @dataclass
@@ -90,8 +95,8 @@ class Inline:
                 return self._break(HARD_BREAK, hard=True)
             case "code_inline":
                 return self._code(token.markup)
-            case "formula":
-                self._protect(self.place + len(token.content))
+            case "formula" | "template":
+                self._protect(self.place + len(token.content), token.content if token.type == "template" else "code")
                 return True
             case "em_open" | "strong_open" | "s_open":
                 return self._markup(token.markup, "open", token.tag)
@@ -158,10 +163,10 @@ class Inline:
             self.place = found.end()
         return True
 
-    def _protect(self, end: int) -> None:
+    def _protect(self, end: int, name: str = "code") -> None:
         words = self.content[self.place : end]
         raw, at = self._raw(end)
-        self.builder.add_protected(" ".join(words.split()), raw, at, "code")
+        self.builder.add_protected(" ".join(words.split()), raw, at, name)
 
     def _code(self, fence: str) -> bool:
         closing = re.compile(rf"(?<!`){fence}(?!`)").search(self.content, self.place + len(fence))
@@ -199,7 +204,7 @@ class Inline:
             return True
         found = end or reference
         assert found is not None
-        plain = all(child.type == "text" for child in token.children or ())
+        plain = all(child.type in ("text", "template") for child in token.children or ())
         if plain and LETTER.search(token.content) and (end is not None or (reference is not None and reference[1])):
             segment = Segment(" ".join(token.content.split()), key=f"{self.key}, image")
             self.inner.append(Slot(self.places[alt[0]], self.places[alt[1]], segment, self.escape))
@@ -248,10 +253,15 @@ def escape(text: str) -> str:
     """Text with a backslash before what would be markup, except in placeholders and URLs."""
     pieces, place = list[str](), 0
     for start, end in [*find_placeholders(text), (len(text), len(text))]:
-        pieces += [SPECIAL.sub(lambda found: "&amp;" if found[0] == "&" else f"\\{found[0]}", text[place:start])]
+        pieces.append(SPECIAL.sub(escape_one, text[place:start]))
         pieces.append(text[start:end])
         place = end
     return "".join(pieces)
+
+
+def escape_one(found: re.Match[str]) -> str:
+    """What would be markup, as text; of underscores, each would be."""
+    return "&amp;" if found[0] == "&" else found[0].replace("_", "\\_") if found[0][0] == "_" else f"\\{found[0]}"
 
 
 def escape_cell(text: str) -> str:

@@ -25,7 +25,9 @@ ORDERED: Final = re.compile(  # the first %s is the first argument, wherever it 
     r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}|\{%.*|<[%?](?!=).*", re.DOTALL
 )
 ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
-WORD_POINTS: Final = frozenset(("x", "ph", "img", "input", "image", "sym", "drawing"))  # variables, symbols, images
+WORD_POINTS: Final = frozenset(
+    ("x", "ph", "img", "input", "picture", "select", "image", "sym", "drawing")
+)  # variables, symbols, images
 SENTENCE_ENDS: Final = frozenset(".!?…。！？")
 CLOSING_MARKS: Final = frozenset(".,;:!?)")
 LETTER: Final = re.compile(r"[^\W\d_]")

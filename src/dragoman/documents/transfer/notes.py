@@ -2,6 +2,8 @@
 
 Models drop or move numbers and marks that are glued to words, as in "agreed1 on the text". Without its mark, a sentence
 is translated as usual, and the mark is placed like a footnote reference, after the word that it was attached to.
+So are trademarks, exponents and indices. The letters of an ordinal, as in 1<sup>st</sup>, are a part of the word: they
+are translated with it, and the tag, which no word of the translation is in, encloses nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ NOTE: Final = re.compile(
     """,
     re.VERBOSE,
 )
+SCRIPT: Final = re.compile(r"(?!.*[^\W\d_]{4})\S{1,8}")  # in <sup> and <sub>: ®, (TM), -3, i
+ORDINAL: Final = re.compile(r"[a-zà-ÿ]{2,3}|[eªº]")  # 1st, 2ème, 3º
 MAX_NOTE: Final = 20  # characters
 LAST_RUN: Final = re.compile(r"[^\W\d_]+\Z|\d+\Z")
-LAST_NUMBER: Final = re.compile(r"(?<![\w.,])\d+\Z")
-MAX_BASE: Final = 3  # digits
+LAST_BASE: Final = re.compile(r"(?<![\w.,])(?:\d{1,3}|[A-Za-zΑ-Ωα-ω])\Z")  # a number or a variable, not a year
 CLOSING: Final = frozenset(".,;:!?…)]}\"'”’»。，；：！？）」』")
 UNITS: Final = frozenset(("mm", "cm", "dm", "km", "nm", "µm", "μm", "ft", "yd", "mi"))  # and single letters: m²
 RAISED: Final = frozenset(("sup", "superscript"))
@@ -40,7 +43,8 @@ LOWERED: Final = frozenset(("sub", "subscript"))
 class DetachedNotes:
     """A segment without its note marks, which are points; `inner` are the spans inside the notes.
 
-    Exponents are taken out likewise; `bases` are the numbers before them, which must stay as they are.
+    Exponents are taken out likewise; `bases` are the numbers and letters before them, which must stay as they are. The
+    tags of `ordinals` are points too, but their text is not taken out.
     """
 
     original: Segment
@@ -48,15 +52,22 @@ class DetachedNotes:
     notes: frozenset[int]
     inner: frozenset[int]
     bases: tuple[Range, ...] = ()
+    ordinals: frozenset[int] = frozenset()
 
     def attach(self, result: SegmentResult) -> SegmentResult:
         """The result with the note marks in its target."""
         if result.target is None:
             return replace(result, segment=self.original)
-        target = self._attach(result.target)
+        if result.target.text == self.segment.text:  # ordinals are what they were
+            before = after = self._word_moves(self.segment.spans)
+            target = replace(result.target, text=self.original.text, spans=self.original.spans)
+        else:
+            before, after = (self._word_moves(spans) for spans in (self.segment.spans, result.target.spans))
+            target = self._attach(result.target)
+            lost = (self._span(i).name for i in sorted(self.ordinals))
+            result = replace(result, unaligned=(*result.unaligned, *lost))
         words = result.words
         if words is not None:
-            before, after = (self._word_moves(spans) for spans in (self.segment.spans, result.target.spans))
             words = WordLinks([*map(before, words.source)], [*map(after, words.target)], words.links)
         return replace(result, segment=self.original, target=target, words=words)
 
@@ -97,15 +108,17 @@ class DetachedNotes:
         for index in sorted(self.inner):
             span = self._span(index)
             assert span.parent is not None
-            shift = spans[span.parent].start - self._span(span.parent).start
-            spans[index] = replace(span, start=span.start + shift, end=span.end + shift)
+            around = spans[span.parent]
+            shift = around.start - self._span(span.parent).start
+            start, end = (min(place + shift, around.end) for place in (span.start, span.end))
+            spans[index] = replace(span, start=start, end=end)
         return replace(target, text="".join(pieces), spans=tuple(spans))
 
 
 def detach_notes(segment: Segment) -> DetachedNotes | None:
     """The segment without its note marks; None if it has none."""
-    notes = find_notes(segment)
-    if not notes:
+    notes, ordinals = find_notes(segment)
+    if not notes and not ordinals:
         return None
     ranges = sorted((segment.spans[i].start, segment.spans[i].end) for i in notes)
     moves = Moves((start, end - start, 0) for start, end in ranges)
@@ -113,34 +126,44 @@ def detach_notes(segment: Segment) -> DetachedNotes | None:
     text = "".join(segment.text[low:high] for low, high in zip(edges[::2], edges[1::2], strict=True))
     spans, inner = list[Span](), set[int]()
     for i, span in enumerate(segment.spans):
-        if span.parent is not None and (span.parent in notes or span.parent in inner):
+        if span.parent is not None and (span.parent in notes or span.parent in ordinals or span.parent in inner):
             around = spans[span.parent]
             spans.append(replace(span, kind="point", start=around.start, end=around.start, parent=around.parent))
             inner.add(i)
         else:
             moved = moves.span(span)
-            spans.append(replace(moved, kind="point") if i in notes else moved)
-    bases = tuple(find_base(text, place) for place in sorted({spans[i].start for i in notes}))
+            is_point = i in notes or i in ordinals
+            spans.append(replace(moved, kind="point", start=moved.end) if is_point else moved)
+    bases = (find_base(text, place) for place in sorted({spans[i].start for i in notes}))
+    found = tuple(base for base in bases if base is not None)
     detached = replace(segment, text=text, spans=tuple(spans))
-    return DetachedNotes(segment, detached, notes, frozenset(inner), tuple(base for base in bases if base is not None))
+    return DetachedNotes(segment, detached, notes, frozenset(inner), found, ordinals)
 
 
 def find_base(text: str, place: int) -> Range | None:
-    """The number that ends at a place, if what was taken out there may be its exponent; not a year."""
-    found = LAST_NUMBER.search(text, 0, place)
-    return None if found is None or len(found[0]) > MAX_BASE else (found.start(), place)
+    """The number or the letter that ends at a place, if what was taken out there may be its exponent or its index."""
+    found = LAST_BASE.search(text, max(0, place - MAX_NOTE), place)
+    return None if found is None else found.span()
 
 
-def find_notes(segment: Segment) -> frozenset[int]:
-    """The outermost spans whose whole text is a note mark that is attached to the word before it."""
-    text, found = segment.text, set[int]()
+def find_notes(segment: Segment) -> tuple[frozenset[int], frozenset[int]]:
+    """The outermost spans whose whole text is a note mark that is attached to the word before it, and of ordinals."""
+    text, found, ordinals = segment.text, set[int](), set[int]()
     for run in adjacent(segment, find_marks(segment)):
         start, end = segment.spans[run[0][0]].start, segment.spans[run[-1][0]].end
         before, after = text[max(0, start - 20) : start], text[end : end + 1]
         for i, names in run:
-            if follows_word(text[segment.spans[i].start : segment.spans[i].end], before, after, names):
+            mark = text[segment.spans[i].start : segment.spans[i].end]
+            if names & RAISED and before[-1:].isdecimal() and ORDINAL.fullmatch(mark):
+                ordinals.add(i)
+            elif follows_word(mark, before, after, names):
                 found.add(i)
-    return frozenset(found)
+    return frozenset(found), frozenset(ordinals)
+
+
+def is_script(span: Span) -> bool:
+    """Whether a span raises or lowers its text."""
+    return not (RAISED | LOWERED).isdisjoint(span.name.split("+"))
 
 
 def find_marks(segment: Segment) -> dict[int, set[str]]:
@@ -149,7 +172,8 @@ def find_marks(segment: Segment) -> dict[int, set[str]]:
     for i, span in enumerate(segment.spans):
         owner = None if span.parent is None else owners.get(span.parent)
         if owner is None and span.kind == "pair" and span.end - span.start <= MAX_NOTE:
-            owner = i if NOTE.fullmatch(segment.text, span.start, span.end) else None
+            found = (SCRIPT if is_script(span) else NOTE).fullmatch(segment.text, span.start, span.end)
+            owner = None if found is None else i
         if owner is not None:
             owners[i] = owner
             names.setdefault(owner, set()).update(span.name.split("+"))
@@ -170,12 +194,15 @@ def adjacent(segment: Segment, marks: dict[int, set[str]]) -> list[list[tuple[in
 
 
 def follows_word(mark: str, before: str, after: str, names: set[str]) -> bool:
-    """Whether a mark is a note to the word before it, and not an exponent, an index or a part of a name.
+    """Whether a mark is a note to the word before it, and not a square meter, a formula or a part of a name.
 
     `names` are those of its spans.
     """
-    if not before or after.isalnum() or names & LOWERED:
+    word = LAST_RUN.search(before)
+    if not before or after.isalnum():
         return False
+    if names & LOWERED and mark[0].isdecimal():
+        return word is not None and word[0].islower()
     last, raised = before[-1], bool(names & RAISED)
     if not (last.isalnum() or last in CLOSING):
         return False
@@ -185,6 +212,5 @@ def follows_word(mark: str, before: str, after: str, names: set[str]) -> bool:
         return raised or not before[-2:-1].isdecimal()
     if last.isdecimal():
         return raised
-    word = LAST_RUN.search(before)
     is_unit = word is not None and (len(word[0]) == 1 or word[0] in UNITS)
     return not is_unit and (raised or not before[-2:].isupper())

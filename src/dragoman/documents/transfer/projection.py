@@ -14,6 +14,7 @@ from dataclasses import replace
 from dragoman.documents.segment import Segment, Span, Target
 from dragoman.documents.transfer.aligned_text import AlignedText, separators
 from dragoman.documents.transfer.masks import LETTER
+from dragoman.documents.transfer.notes import is_script
 from dragoman.documents.transfer.pair_ranges import MIN_SHARE, THRESHOLD, PairRanges
 from dragoman.documents.transfer.ranges import Range, RangeSet, outside, overlap
 
@@ -172,13 +173,19 @@ class _Projection:
                     linked = self.attending[s] = self._attending(s)
                 low, high = bisect_left(linked, first), bisect_left(linked, last)
                 if low < high:
-                    return linked[high - 1] + 1 if shift else linked[low]
+                    return self._last(s, linked[low:high]) + 1 if shift else linked[low]
         own = bisect_right(self.aligned.units, n_before - 1, key=lambda unit: unit.source[0]) - 1
         if own < 0:
             return first
         unit = self.aligned.units[own]
         gap = unit.target[unit.source[1] - n_before <= n_before - unit.source[0]]  # the nearer end of its sentence
         return min(max(gap, first), last)
+
+    def _last(self, source_part: int, linked: Sequence[int]) -> int:
+        """The last of these target parts, or the same word: "Acme®" is in "Acme®-Maschine", not after it."""
+        (start, end), parts = self.aligned.source.parts[source_part], self.aligned.target.parts
+        word, text = self.aligned.source.text[start:end], self.aligned.target.text
+        return next((t for t in linked if text[slice(*parts[t])] == word), linked[-1])
 
     def _attending(self, source_part: int) -> list[int]:
         """The target part that attends most to a source part without links, if it does so mostly."""
@@ -222,7 +229,7 @@ class _Projection:
         here = bisect_left(parts, span.start, key=lambda part: part[0])
         if here == 0 or parts[here - 1][0] < around[0]:
             gap = first  # at the beginning of its parent
-        elif here == len(parts) or parts[here][0] >= around[1]:
+        elif (here == len(parts) or parts[here][0] >= around[1]) and not self._is_exponent(span):
             gap = last
         else:
             gap = self._gap(index, first, last)
@@ -248,6 +255,10 @@ class _Projection:
     def _follows_space(self, place: int) -> bool:
         """Whether there is white space before a place of the source."""
         return place > 0 and self.aligned.source.text[place - 1].isspace()
+
+    def _is_exponent(self, point: Span) -> bool:
+        """Whether a point is an exponent, an index or the like of the word before it, which it follows to any place."""
+        return is_script(point) and point.start > 0 and self.aligned.source.text[point.start - 1].isalnum()
 
     def _characters(self, low: int, high: int, first: int, last: int) -> Range:
         """The characters of a range of target parts."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Final
 
+from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats.strings.messages import string_slots, unescape
+from dragoman.documents.languages import LanguageChange
+from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.errors import DocumentError
 from dragoman.files import NestingError, parse_json
@@ -16,14 +20,30 @@ TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 
 
-def read(data: bytes, name: str) -> SplicedText:
+def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> SplicedText:
     """Read a JSON file. In .arb files, and wherever else a key begins with @, the value describes a string: skip it."""
     text, encoding = decode(data, name)
-    return SplicedText(text, value_slots(text, name), encoding)
+    language, declarations = LanguageChange(options.source, options.target), list[Edit]()
+
+    def declare(key: str, value: str, start: int) -> None:
+        if key == "@@locale" and language.declares_source(value):
+            declarations.append((start, start + len(value), language.tag.replace("-", "_")))
+
+    return SplicedText(text, value_slots(text, name, on_skipped=declare), encoding, declarations=declarations)
 
 
-def value_slots(text: str, name: str, start: int = 0, end: int | None = None, key: str = "") -> list[Slot]:
-    """The slots of the JSON value at `text[start:end]`; `name` is for messages, and `key` begins the keys."""
+def value_slots(
+    text: str,
+    name: str,
+    start: int = 0,
+    end: int | None = None,
+    key: str = "",
+    on_skipped: Callable[[str, str, int], None] = lambda key, value, start: None,
+) -> list[Slot]:
+    """The slots of the JSON value at `text[start:end]`; `name` is for messages, and `key` begins the keys.
+
+    `on_skipped` gets the key, the value and the place of each string that describes others.
+    """
     value = text[start:end]
     try:
         parse_json(value)
@@ -54,7 +74,9 @@ def value_slots(text: str, name: str, start: int = 0, end: int | None = None, ke
             case string if string.startswith('"'):
                 if path and isinstance(path[-1], str) and not after_key:
                     path[-1] = json.loads(string)
-                elif not any(isinstance(part, str) and part.startswith("@") for part in path):
+                elif any(isinstance(part, str) and part.startswith("@") for part in path):
+                    on_skipped(".".join(map(str, path)), string[1:-1], token.start() + 1)
+                else:
                     content, places = unescape(
                         string[1:-1], token.start() + 1, ESCAPE, lambda found: str(json.loads(f'"{found[0]}"'))
                     )
