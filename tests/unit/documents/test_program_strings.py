@@ -54,7 +54,7 @@ def test_placeholders_of_programs_are_found(text: str, expected: list[str]) -> N
     [
         ("You have :count, (:min) :Name a:b see: this 10:30", [":count", ":min"]),
         ("It''s '{not this}' but {name}", ["'{not this}'", "{name}"]),
-        ("%2 of them, %50", ["%2"]),  # in Turkish, %50 is 50 %
+        ("%2 of them, %50", ["%2", "%50"]),  # in prose, %50 is Turkish for 50 %
     ],
 )
 def test_some_are_placeholders_in_programs_alone(text: str, expected: list[str]) -> None:

@@ -58,8 +58,6 @@ PLACEHOLDER: Final = re.compile(
 # in strings of programs: :count, and braces that are quoted by the rules of ICU
 ARGUMENT: Final = re.compile(r"""(?<![^\s(\["'>]):[a-z][a-z0-9_]{1,40}(?![\w:])|(?<!')'\{[^{}'\n]{1,80}\}'(?!')""")
 NUMBERED: Final = re.compile(r"%L?\d{1,2}")
-TWO_DIGITS: Final = re.compile(r"%\d\d")
-NEVER: Final = re.compile(r"(?!)")
 FIRST_NUMBERED: Final = re.compile(r"%L?1(?!\d)")
 # in the placeholders that have none of the characters of `may_have_symbols`
 COLON: Final = re.compile(r"(?:https?|ftp|file|mailto|tel):|:(?:[a-z][a-z0-9_+-]*|[+-]1):|[Hh]:mm")
@@ -74,8 +72,9 @@ def find_placeholders(text: str, program: bool = False) -> Iterator[tuple[int, i
     """
     found = list[tuple[int, int]]()
     if may_have_symbols(text):
-        percentage = NEVER if FIRST_NUMBERED.search(text) else TWO_DIGITS if program else NUMBERED
-        found += (one.span() for one in PLACEHOLDER.finditer(text) if not percentage.fullmatch(text, *one.span()))
+        numbered = program or FIRST_NUMBERED.search(text)
+        places = (one.span() for one in PLACEHOLDER.finditer(text))
+        found += (place for place in places if numbered or not NUMBERED.fullmatch(text, *place))
     if program and may_have_arguments(text):
         found += (one.span() for one in ARGUMENT.finditer(text))
     if may_have_addresses(text):
