@@ -41,6 +41,10 @@ def translate_string(text: str, translator: WordByWord | None = None) -> str:
         ("--help, --output=a/b.c. well -- no--yes --", ["--help", "--output=a/b.c"]),
         ("yyyy-MM-dd'T'HH:mm dd/MM/yyyy HH:mm:ss: h:mm a", ["yyyy-MM-dd'T'HH:mm", "dd/MM/yyyy", "HH:mm:ss", "h:mm a"]),
         ("MMMM d, yyyy DD.MM.YYYY 10 mm/s and MM", ["MMMM d, yyyy", "DD.MM.YYYY"]),
+        (
+            "%%Name%% %a.b% <#if x>a</#if> <@b/> [[x.y]] [[a b]] <#>",
+            ["%%Name%%", "%a.b%", "<#if x>", "</#if>", "<@b/>", "[[x.y]]"],
+        ),
         ("see @:common.save now", ["@:common.save"]),
         ("{{#if x}}a{{else}}b{{/if}}", ["{{#if x}}", "{{else}}", "{{/if}}"]),
     ],

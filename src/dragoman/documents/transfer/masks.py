@@ -23,11 +23,11 @@ NUMERIC: Final = re.compile(
 )
 ORDERED: Final = re.compile(  # the first %s is the first argument, wherever it is; and {% endif %} is after {% if x %}
     r"%(?!%|L?\d+\Z|[-_0^#]?[BHIjklmMPRTUVwWyYZ]\Z)[^$(%]*|\{\}|\{[!:].*\}|\{%.*|<[%?](?!=).*"
-    r"|\{\{~?\s*(?:[#/^]|else\b).*",
+    r"|\{\{~?\s*(?:[#/^]|else\b).*|</?[#@].*",
     re.DOTALL,
 )
 CONTROL: Final = re.compile(  # what stands for nothing itself: tags of templates, and tags around words
-    r"\{[%#]|<[%?](?!=)|\{\{~?\s*(?:[#/^!]|else\b)|</?\d{1,3}\s*/?>"
+    r"\{[%#]|<[%?](?!=)|</?[#@]|\{\{~?\s*(?:[#/^!]|else\b)|</?\d{1,3}\s*/?>"
 )
 GLUED_LETTERS: Final = 4  # beside a placeholder; fewer are a unit or an ending, such as MB, px and th
 ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
@@ -44,7 +44,7 @@ NUMBER_STEP: Final = 1153
 
 def ordered_placeholders(text: str) -> list[str]:
     """The placeholders whose order counts: unnamed arguments, and tags of templates that control what is between."""
-    if "%" not in text and "{" not in text and "<?" not in text:  # nearly all texts
+    if "%" not in text and "{" not in text and "<" not in text:  # nearly all texts
         return []
     found = (text[start:end] for start, end in find_placeholders(text) if not ENCODED.match(text, start))
     return [one for one in found if ORDERED.fullmatch(one)]

@@ -32,12 +32,15 @@ PLACEHOLDER: Final = re.compile(
     | \{\d+\s*,\s*choice\s*,(?:[^{}]|\{[^{}]*\}){0,300}\}                # {0,choice,0#none|1#one}
     | %(?:\d+\$|\([^()\s]{1,60}\))[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
         (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@]                # %1$d, %(name)s
-    | %[^\W\d]\w{1,40}%(?![0-9_A-Za-zÀ-ɏ])                            # %name%
+    | %%[^\W\d]\w{0,40}%%                                              # %%name%%
+    | %[^\W\d][\w.]{1,40}%(?![0-9_A-Za-zÀ-ɏ])                          # %name%
     | (?<!\d)(?<!\d\s)%[sdiu@](?![A-Za-zÀ-ɏ]{3})                       # %s, %d, v%s, %dMB, but not 9%safe, %user
     | (?<!\d)%[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
         (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![A-Za-zÀ-ɏ])  # %05.2f, %ld, 0x%02x
     | (?<!(?<![%L])\d)(?<!(?<![%L])\d\s)%L?[1-9]\d?(?!\d|[.,]\d)        # %1, not 50 %1
     | (?:(?<![\d.,])\d{1,9}(?:[.,]\d{1,9})?)?%%                                           # 100%%
+    | </?[\#@][a-z][^<>]{0,200}>                                       # <#if x>
+    | \[\[[\w.:-]{1,60}\]\]                                             # [[name]]
     | </?\d{1,3}\s*/?>                                                 # <0>, </0>, <1/>
     | _x[0-9A-Fa-f]{4}_                                                # a character in Office files
     | \$t\([^()]{1,80}\)                                               # $t(key)
@@ -106,7 +109,9 @@ def may_have_symbols(text: str) -> bool:
     # a search for one character is ten times as fast as a pattern, and three times as fast as one for several
     if "{" in text or "@" in text or "<" in text or "_" in text or "$" in text or "`" in text or "www." in text:
         return True
-    if ("|" in text and "*|" in text) or ("Y" in text and "YYYY" in text) or ("M" in text and "MM" in text):
+    if ("|" in text and "*|" in text) or ("[" in text and "[[" in text):
+        return True
+    if ("Y" in text and "YYYY" in text) or ("M" in text and "MM" in text):
         return True
     if ("%" in text and PERCENT.search(text)) or ("-" in text and "--" in text and OPTION.search(text)):
         return True

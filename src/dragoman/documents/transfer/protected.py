@@ -19,7 +19,7 @@ from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
 WORD_POINTS: Final = frozenset(("x", "ph", "img", "input", "image", "sym", "drawing"))  # variables, symbols, images
 SENTENCE_ENDS: Final = frozenset(".!?…。！？")
 CLOSING_MARKS: Final = frozenset(".,;:!?)")
-TEMPLATE: Final = re.compile(rf"(?!<[/\d])(?:{CONTROL.pattern})")
+TEMPLATE: Final = re.compile(rf"(?!</?\d)(?:{CONTROL.pattern})")
 
 
 def find_between(
