@@ -105,6 +105,7 @@ def test_numbered_tags_are_pairs_in_po_and_xliff_too() -> None:
         ("Total:{{ total }}euros", "Total: 4831 euros", "EUROS{{ total }}TOTAL:"),
         ("One {name}s {n}-day {x}MB v{y} (six){a}", "One X1s 5984-day X3MB vX4 (six)X5", None),
         ("report.{ext} file{n}", "report.X1 file 5984", "{n} FILE REPORT.{ext}"),
+        ("您好{name}先生您好，a {% if x %}两个{% endif %}。", "您好X1先生您好，a X2两个X3。", None),
         ("%dMB two%s", "4831MB twoX2", None),
     ],
 )

@@ -17,6 +17,7 @@ from dragoman.documents.segment import Span
 from dragoman.documents.transfer.moves import Moves
 from dragoman.documents.transfer.placeholders import find_placeholders
 from dragoman.search.constraints.phrases import is_word_character
+from dragoman.text.normalization import SPACELESS
 
 NUMERIC: Final = re.compile(
     r"%[^%]*[diufFeEgG]|%L\d+|[{$%#:]+\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*"
@@ -156,9 +157,9 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
 def glues(placeholder: str, neighbors: str, closed: Set[str]) -> bool:
     """Whether a placeholder touches a word, or punctuation that is not `closed`; models drop words that touch masks.
 
-    `neighbors` are the characters up to the next placeholder, nearest first.
+    `neighbors` are the characters up to the next placeholder, nearest first; Chinese words touch everything anyway.
     """
-    if not neighbors or neighbors[0].isspace() or neighbors[0] in closed:
+    if not neighbors or neighbors[0].isspace() or neighbors[0] in closed or SPACELESS.match(neighbors):
         return False
     if CONTROL.search(placeholder):
         return True
