@@ -2,22 +2,26 @@
 
     python benchmarks/placeholders.py MODEL [--strings 10000] [--beam 4] [--masks] [--seed 1]
 
-MODEL reads English. Each string is built from a pattern, words and placeholders drawn at random. The translation of
-`dragoman.documents` is checked here without its code: every placeholder must occur exactly as often as in the source,
-or the string must be unchanged and reported. Any other outcome counts as damaged, and the exit code is 1. With --masks,
-also how often the model copies each kind of mask in its first translation.
+MODEL reads English. Each string is built from a pattern, words and placeholders drawn at random; some have tags around
+words, ICU plurals, and tags of templates that touch words. They are translated as a JSON file. The translation is
+checked here without the code of `dragoman.documents`: every placeholder must occur exactly as often as in the source,
+without a piece of a mask, or the string must be unchanged and reported. Any other outcome counts as damaged, and the
+exit code is 1. With --masks, also how often the model copies each kind of mask in its first translation.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
+import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import date
 
-from dragoman.documents.segment import Segment
+from dragoman.documents.formats.strings.json import read
+from dragoman.documents.reports.report import SegmentResult
 from dragoman.documents.sentences import ModelTranslator
 from dragoman.documents.translate import translate_segments
 from dragoman.translation.translator import Translator
@@ -49,6 +53,7 @@ NOUNS = [
     "user",
     "word",
 ]
+MASK_PIECE = re.compile(r"(?<![A-ZÀ-Þ%])X\d*(?!\w)")
 NAMES = ["name", "user", "count", "file_name", "n", "total", "date", "order.id", "x", "firstName", "items", "url"]
 
 
@@ -59,7 +64,32 @@ def draw_placeholder(draw: random.Random) -> str:
     printf = ["%s", "%d", f"%{number + 1}$s", f"%({name})s", f"%({name})d", "%.2f", "%@", f"<{number}>", f"<{number}/>"]
     addresses = [f"https://example.com/{name}?id={number}", f"www.{name.replace('_', '')}.org", f"{name}@example.com"]
     tags = [f"{{% if {name} %}}", f"<%= {name} %>", f"@{name.replace('.', '-')}", f":{name.replace('.', '_').lower()}:"]
-    return draw.choice([*braces, *printf, *addresses, *tags])
+    tags += [f"*|{name.upper()}|*", f"${name.upper().replace('.', '_')}$"]
+    word = re.sub(r"\W|_", "", name).lower()
+    addresses += [f"{word}.com", f"docs.{word}.org/a{number}", f"192.168.0.{number}"]
+    files = [f"{word}.pdf", f"src/{word}.py", f"/etc/{word}/x{number}", f"C:\\Users\\{word}", f"v1.{number}.0"]
+    code = [f"`{word}`", f"``{word}()``", f":ref:`{word}`", f"--{word}x", f"%{number + 1}", f"%L{number + 1}"]
+    dates = ["%Y-%m-%d", "%B %d, %Y", "%H:%M", "yyyy-MM-dd", "dd/MM/yyyy", "HH:mm:ss"]
+    return draw.choice([*braces, *printf, *addresses, *tags, *files, *code, *dates])
+
+
+def draw_frame(draw: random.Random, text: str, noun: str) -> tuple[str, list[str]]:
+    """A string with tags around a noun or the whole, or a part that an ICU plural or a template chooses."""
+    name = draw.choice(["a", "vip", "user.new"])
+    match draw.randrange(5):
+        case 0 if re.search(rf"(?<!\S){noun}(?!\S)", text):
+            return re.sub(rf"(?<!\S){noun}(?!\S)", f"<0>{noun}</0>", text, count=1), ["<0>", "</0>"]
+        case 1:
+            opening, closing = f"{{% if {name} %}}", "{% endif %}"
+            return f"{opening}{text}{closing}", [opening, closing]
+        case 2:
+            tags = [f"{{{{#if {name}}}}}", "{{else}}", "{{/if}}"]
+            return f"{text} {tags[0]}The {noun}:{tags[1]}No {noun}{tags[2]}", tags
+        case 3:
+            plural = [f"{{{name}, plural, one {{#", "} other {#", "}}"]
+            return f"{plural[0]} {noun}{plural[1]} {noun}s{plural[2]} {text}", plural
+    opening, closing = "<link>", "</link>"
+    return f"{text} Open the {opening}{noun}{closing} now.", [opening, closing]
 
 
 def make_strings(count: int, seed: int) -> list[tuple[str, list[str]]]:
@@ -70,7 +100,12 @@ def make_strings(count: int, seed: int) -> list[tuple[str, list[str]]]:
         chosen = [draw_placeholder(draw) for _ in range(pattern.count("{}"))]
         if any(a != b and a in b for a in chosen for b in chosen):
             continue
-        found.setdefault(pattern.format(*chosen, noun=draw.choice(NOUNS)), chosen)
+        noun = draw.choice(NOUNS)
+        text, around = pattern.format(*chosen, noun=noun), list[str]()
+        if draw.random() < 0.25:
+            text, around = draw_frame(draw, text, noun)
+        if not any(a != b and a in b for a in around for b in chosen):
+            found.setdefault(text, [*chosen, *around])
     return list(found.items())
 
 
@@ -116,23 +151,27 @@ def main() -> None:
     translator = Translator.load(options.model, device="cpu")
     strings = make_strings(options.strings, options.seed)
     started = time.perf_counter()
-    segments = [Segment(text, key=str(number)) for number, (text, _) in enumerate(strings)]
-    report = translate_segments(segments, ModelTranslator(translator, beam=options.beam))
+    document = read(json.dumps([text for text, _ in strings]).encode(), "strings.json")
+    report = translate_segments(document.segments, ModelTranslator(translator, beam=options.beam))
     seconds = time.perf_counter() - started
+    targets = json.loads(document.write([result.target for result in report.results]))
+    results = defaultdict[int, list[SegmentResult]](list)  # a string with an ICU plural has several
+    for result in report.results:
+        results[int(result.segment.key.partition("[")[0])].append(result)
     outcomes: Counter[str] = Counter()
     damaged = []
-    for (source, placeholders), result in zip(strings, report.results, strict=True):
-        target = source if result.target is None else result.target.text
-        intact = all(target.count(one) == source.count(one) for one in placeholders)
-        if not intact:
+    for number, ((source, placeholders), target) in enumerate(zip(strings, targets, strict=True)):
+        intact = all(target.count(one) == source.count(one) for one in [*placeholders, "#"])
+        if not intact or len(MASK_PIECE.findall(target)) > len(MASK_PIECE.findall(source)):
             damaged.append((source, target))
             outcomes["damaged"] += 1
-        elif result.problem is not None:
+        elif any(result.problem is not None for result in results[number]):
             outcomes["source kept, in whole or in part, and reported"] += 1
-        elif result.target is None:
+        elif target == source:
             outcomes["the same as the source (nothing to translate, or copied)"] += 1
         else:
-            outcomes["intact after a retry" if result.retried else "intact at the first try"] += 1
+            retried = any(result.retried for result in results[number])
+            outcomes["intact after a retry" if retried else "intact at the first try"] += 1
     print(f"{date.today()}, {translator.running}, beam {options.beam}, {options.strings:,} strings, {seconds:.0f} s\n")
     print("| outcome | strings | share |\n|---|---|---|")
     for name, count in outcomes.most_common():

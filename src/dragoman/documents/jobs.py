@@ -10,15 +10,9 @@ from typing import Final
 
 from dragoman.documents.segment import Segment
 from dragoman.documents.transfer.assembly import Job, Unit
-from dragoman.documents.transfer.masks import (
-    MaskedText,
-    cut,
-    mask_text,
-    protect_placeholders,
-    protect_points,
-)
-from dragoman.documents.transfer.moves import Moves
+from dragoman.documents.transfer.masks import MaskedText, cut, mask_text, masking
 from dragoman.documents.transfer.notes import detach_notes
+from dragoman.documents.transfer.protected import is_template_tag, protect_placeholders, protect_points
 from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.unknown_text import SEPARATORS, SYMBOLS
 from dragoman.translation.segmentation import BEFORE_LINE
@@ -47,7 +41,8 @@ def make_job(
     edges, points, breaks = find_markup(segment, masked)
     units, place = list[Unit](), 0
     ranges = sentence_ranges(masked.text, breaks, split)
-    for start, end in cut_symbols(masked, segment, ranges) if unknown else ranges:
+    cut_off = {i for i, span in protected if span.name == SYMBOLS or is_template_tag(span.name)}
+    for start, end in cut_ends(masked, segment, ranges, cut_off) if cut_off else ranges:
         unit = cut(masked, start, end)
         inside = bisect_right(edges, start) < bisect_left(edges, end)
         marked = align or inside or bisect_left(points, start) < bisect_right(points, end)
@@ -56,14 +51,14 @@ def make_job(
     return Job(segment, units, masked.text[place:], align, notes)
 
 
-def cut_symbols(masked: MaskedText, segment: Segment, ranges: Iterable[Range]) -> Iterator[Range]:
-    """The ranges of sentences, without the unknown symbols at their ends and the separators inside them.
+def cut_ends(masked: MaskedText, segment: Segment, ranges: Iterable[Range], cut_off: Set[int]) -> Iterator[Range]:
+    """The ranges of sentences, without unknown symbols and tags of templates at their ends, and separators inside them.
 
-    These are ranges of their own, which have nothing to translate.
+    `cut_off` are the indices of these spans. They are ranges of their own, which have nothing to translate.
     """
     text = masked.text
     for start, end in ranges:
-        inside = [mask for mask in cut(masked, start, end).masks if segment.spans[mask.span].name == SYMBOLS]
+        inside = [mask for mask in cut(masked, start, end).masks if mask.span in cut_off]
         places = [(start + mask.start, start + mask.start + len(mask.word), mask.span) for mask in inside]
         last = end  # where the symbols at the end begin
         for low, high, _ in reversed(places):
@@ -85,8 +80,7 @@ def cut_symbols(masked: MaskedText, segment: Segment, ranges: Iterable[Range]) -
 
 def find_markup(segment: Segment, masked: MaskedText) -> tuple[list[int], list[int], list[int]]:
     """The places in the masked text at which pairs begin and end, of points between words, and of line breaks."""
-    lengths = [(segment.spans[mask.span], len(mask.word)) for mask in masked.masks]
-    moves = Moves((span.start, span.end - span.start, length) for span, length in lengths)
+    moves = masking(masked, segment.spans)
     first, last = len(masked.text) - len(masked.text.lstrip()), len(masked.text.rstrip())
     edges, points, breaks = list[int](), list[int](), list[int]()
     for span in segment.spans:

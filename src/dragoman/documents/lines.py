@@ -39,7 +39,8 @@ def mask_line(line: str) -> MaskedLine | None:
     if not has_placeholders(line):
         return None
     from dragoman.documents.segment import Segment  # few lines need it
-    from dragoman.documents.transfer.masks import mask_text, protect_placeholders
+    from dragoman.documents.transfer.masks import mask_text
+    from dragoman.documents.transfer.protected import protect_placeholders
 
     segment = protect_placeholders(Segment(line))
     return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))

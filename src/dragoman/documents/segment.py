@@ -57,7 +57,8 @@ class Segment:
     `key` says where it is, for reports: "line 3", "menu.file.open". With `translate=False` it is left as it is.
     A `bilingual` segment has its translation beside it, in a place that is empty until it is translated: a translation
     that equals the source is written, and one with a problem is not. `numbers` stand for numeric placeholders while the
-    segment is translated, so that a plural form gets the grammar of its numbers.
+    segment is translated, so that a plural form gets the grammar of its numbers. In a string of a `program`, more is a
+    placeholder than in prose.
     Build segments with `SegmentBuilder`, which keeps spans nested.
     """
 
@@ -67,6 +68,7 @@ class Segment:
     translate: bool = True
     bilingual: bool = False
     numbers: tuple[int, ...] = ()
+    program: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
 from dragoman.documents.sentences import without_terms
-from dragoman.documents.transfer.masks import find_between
+from dragoman.documents.transfer.protected import find_between
 from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
 from dragoman.errors import DocumentError, SearchError
@@ -190,7 +190,7 @@ def split_line(segmenter: Segmenter, limit: int, line: str) -> list[str]:
 
 def check_protected(texts: Sequence[str], unknown: Unknown) -> None:
     """Reject texts with too many placeholders, URLs and words that the model cannot read: each takes time."""
-    found = (one for text in texts for one in find_between(text, (), unknown(text)))
+    found = (one for text in texts for one in find_between(text, (), unknown(text), program=True))
     if next(islice(found, MAX_PROTECTED, None), None) is not None:
         what = "placeholders, URLs, or symbols that the model cannot read"
         raise RequestError(413, "too_large", f"the text has over {MAX_PROTECTED:,} {what}; send it in parts")

@@ -56,7 +56,9 @@ def test_tags_of_templates_stay() -> None:
 
 
 def test_tags_of_templates_stay_in_order() -> None:
-    page = "<p>one <% if x %> two <% end %> six</p><p>four <?= $a ?><%= b %> five</p><p>a {% if y %} b {% endif %}</p>"
+    page = (
+        "<p>one <% if x %> two <% end %> six</p><p>four <?= $a ?><%= b %> five</p><p>a {% if y %} b {% endif %} c</p>"
+    )
     document = html.read(page.encode(), "page.html")
     report = translate_segments(document.segments, WordByWord(order=backward))
     assert [result.problem for result in report.results] == ["placeholder_lost", None, "placeholder_lost"]

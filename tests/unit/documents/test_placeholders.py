@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents.segment import Segment, Span
-from dragoman.documents.transfer.masks import mask_text, protect_placeholders, remask
+from dragoman.documents.transfer.masks import mask_text, remask
 from dragoman.documents.transfer.placeholders import PLACEHOLDER, find_placeholders, may_have_placeholders
+from dragoman.documents.transfer.protected import protect_placeholders
 
 
 @pytest.mark.parametrize(

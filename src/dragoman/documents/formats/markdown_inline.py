@@ -29,6 +29,7 @@ LINK_END: Final = re.compile(
 REFERENCE_END: Final = re.compile(r"\]\[((?:\\.|[^\[\]\\])*)\]", re.DOTALL)
 SOFT_BREAK: Final = re.compile(r"[ \t]*\n[ \t]*")
 HARD_BREAK: Final = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
+UNSAFE: Final = frozenset("\\`*")  # markup even in a placeholder, such as a path or code
 SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_+|(?<!_)_++(?![^\W_])|&(?=#?\w+;)|!(?=\[)")
 BLOCK_START: Final = re.compile(
     r"(?:[-+](?=\s|$)|#{1,6}(?=\s|$)|>|=+\s*$|-{3,}\s*$|~~~|\||:{3})|\d{1,9}(?=[.)](?:\s|$))"
@@ -252,7 +253,8 @@ class Inline:
 def escape(text: str) -> str:
     """Text with a backslash before what would be markup, except in placeholders and URLs."""
     pieces, place = list[str](), 0
-    for start, end in [*find_placeholders(text), (len(text), len(text))]:
+    as_they_are = (place for place in find_placeholders(text) if UNSAFE.isdisjoint(text[slice(*place)]))
+    for start, end in [*as_they_are, (len(text), len(text))]:
         pieces.append(SPECIAL.sub(escape_one, text[place:start]))
         pieces.append(text[start:end])
         place = end

@@ -58,7 +58,8 @@ def fill(unit: Unit, segment: Segment, match: Match) -> bool:
         place = text.find(protected)
         if place < 0 or not protected:  # a point between words: the memory does not say where it goes
             return False
-        text = text[:place] + mask.word + text[place + len(protected) :]
+        word = " " * mask.space_left + mask.word + " " * mask.space_right
+        text = text[:place] + word + text[place + len(protected) :]
     if not unit.accept(Translation(text)):
         unit.problem = None
         return False

@@ -12,8 +12,14 @@ from dragoman.documents.reports.numbers import numbers_differ
 from dragoman.documents.reports.report import NUMBERS_DIFFER, Problem, SegmentResult, WordLinks
 from dragoman.documents.segment import Segment, Target, render
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
-from dragoman.documents.transfer.masks import MaskedText, ordered_placeholders
-from dragoman.documents.transfer.moves import Moves
+from dragoman.documents.transfer.masks import (
+    MaskedText,
+    covered_ranges,
+    has_other_placeholders,
+    masking,
+    ordered_placeholders,
+    unmasking,
+)
 from dragoman.documents.transfer.no_break_spaces import restore_no_break
 from dragoman.documents.transfer.notes import DetachedNotes
 from dragoman.documents.transfer.projection import project
@@ -38,11 +44,11 @@ class Unit:
     approved: bool = False  # its translation is that of the memory
 
     def accept(self, translation: Translation) -> bool:
-        """Take a translation if it is not empty, has every mask once, and no placeholder of its own, such as %d."""
+        """Take a translation if it is not empty, has every mask once, and no placeholder or mask of its own."""
         places = self.masked.locate(translation.text)
         if not translation.text:
             self.problem = "empty"
-        elif places is None or ordered_placeholders(translation.text) != ordered_placeholders(self.masked.text):
+        elif places is None or has_other_placeholders(self.masked, translation.text):
             self.problem = "placeholder_lost"
         else:
             self.translation, self.mask_places, self.problem = translation, places, None
@@ -128,18 +134,14 @@ def assemble_units(original: Segment, job: Job) -> SegmentResult:
     if not original.spans and not job.align:
         return replace(result, target=Target(text, approved=approved))
     source = join_masked(job, lambda unit: unit.masked)
-    lengths = {i: span.end - span.start for i, span in enumerate(segment.spans)}
-    masking = Moves((segment.spans[mask.span].start, lengths[mask.span], len(mask.word)) for mask in source.masks)
-    masked = Segment(source.text, masking.spans(segment.spans))
-    places = {mask.span: (mask.start, mask.start + len(mask.word)) for mask in target.masks}
+    masked = Segment(source.text, masking(source, segment.spans).spans(segment.spans))
+    places = {mask.span: (mask.start, mask.end) for mask in target.masks}
     aligned = align_units(job, source.text, target.text)
     found = project(masked, aligned, places)
     if found is None:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
-    moves, back = (
-        Moves((mask.start, len(mask.word), lengths[mask.span]) for mask in side.masks) for side in (target, source)
-    )
+    moves, back = (unmasking(side, segment.spans) for side in (target, source))
     moved = moves.spans(projected.spans[: len(original.spans)])
     spans = tuple(
         span if span.kind == own.kind else replace(span, kind=own.kind)
@@ -180,10 +182,10 @@ def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:
 def unmask(masked: MaskedText, segment: Segment) -> str:
     """The text with the protected text of the segment instead of its masks."""
     text, place = "", 0
-    for mask in sorted(masked.masks, key=lambda mask: mask.start):
+    for mask, start, end in covered_ranges(masked):
         span = segment.spans[mask.span]
-        text += masked.text[place : mask.start] + segment.text[span.start : span.end]
-        place = mask.start + len(mask.word)
+        text += masked.text[place:start] + segment.text[span.start : span.end]
+        place = end
     return text + masked.text[place:]
 
 

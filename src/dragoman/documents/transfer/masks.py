@@ -7,133 +7,48 @@ copied most often by models that never saw a mask, then plain numbers; braces, t
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Final
 
-from dragoman.documents.segment import Segment, Span
-from dragoman.documents.transfer.placeholders import find_placeholders, may_have_placeholders
-from dragoman.documents.transfer.ranges import Range
-from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
+from dragoman.documents.segment import Span
+from dragoman.documents.transfer.moves import Moves
+from dragoman.documents.transfer.placeholders import find_placeholders
 from dragoman.search.constraints.phrases import is_word_character
+from dragoman.text.normalization import SPACELESS
 
-NUMERIC: Final = re.compile(r"%.*[diufFeEgG]|[{$%#]*\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*")
-ORDERED: Final = re.compile(  # the first %s is the first argument, wherever it is; and {% endif %} is after {% if x %}
-    r"%(?!%)[^$(%]*|\{\}|\{[!:].*\}|\{%.*|<[%?](?!=).*", re.DOTALL
+NUMERIC: Final = re.compile(
+    r"%[^%]*[diufFeEgG]|%L\d+|[{$%#:]+\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*"
 )
+ORDERED: Final = re.compile(  # the first %s is the first argument, wherever it is; and {% endif %} is after {% if x %}
+    r"%(?!%|L?\d+\Z|[-_0^#]?[BHIjklmMPRTUVwWyYZ]\Z)[^$(%]*|\{\}|\{[!:].*\}|\{%.*|<[%?](?!=).*"
+    r"|\{\{~?\s*(?:[#/^]|else\b).*|</?[#@].*",
+    re.DOTALL,
+)
+CONTROL: Final = re.compile(  # what stands for nothing itself: tags of templates, and tags around words
+    r"\{[%#]|<[%?](?!=)|</?[#@]|\{\{~?\s*(?:[#/^!]|else\b)|</?\d{1,3}\s*/?>"
+)
+GLUED_LETTERS: Final = 4  # beside a placeholder; fewer are a unit or an ending, such as MB, px and th
 ENCODED: Final = re.compile(r"%[0-9a-fA-F]{2}")  # a byte of a URL
-WORD_POINTS: Final = frozenset(
-    ("x", "ph", "img", "input", "picture", "select", "image", "sym", "drawing")
-)  # variables, symbols, images
-SENTENCE_ENDS: Final = frozenset(".!?…。！？")
-CLOSING_MARKS: Final = frozenset(".,;:!?)")
+CLOSED_LEFT: Final = frozenset("([{<\"'„“‚‘«¿¡/-–—")  # what touches the following word
+CLOSED_RIGHT: Final = frozenset(")]}>\"'”“’»/-–—.,;:!?…。，、！？")  # what touches the word before
+LETTERS: Final = re.compile(rf"[^\W\d_]{{{GLUED_LETTERS}}}")
 LETTER: Final = re.compile(r"[^\W\d_]")
 DIGITS: Final = re.compile(r"\d+")
+PIECE: Final = re.compile(r"(?<![A-ZÀ-Þ])X\d*(?![^\W\d_])")  # X, X2, -X and wordX, but not Xaver and MAX
+SOURCE_PIECE: Final = re.compile(rf"{PIECE.pattern}|(?<![^\W\d_])x\d*(?![^\W\d_])")  # the x-axis is the X-Achse
 FIRST_NUMBER: Final = 4831  # four digits: models copy them, and texts rarely have the same ones
 NUMBER_STEP: Final = 1153
 
 
-def find_between(
-    text: str, edges: Sequence[int], unknown: Set[str] = frozenset(), known: Sequence[Range] = ()
-) -> Iterator[tuple[int, int, bool]]:
-    """Start and end of what must survive in a text with markup at `edges`, and whether it is unknown symbols.
-
-    Placeholders with markup inside are not placeholders. Words and symbols with `unknown` characters survive too, if
-    they are not in ranges that are `known`.
-    """
-
-    def find_unreadable(low: int, high: int) -> Iterator[tuple[int, int, bool]]:
-        for start, end, symbols in find_unknown(text, low, high, unknown):
-            if not any(first < end and start < last for first, last in known):
-                yield start, end, symbols
-
-    for low, high in pairwise([0, *edges, len(text)]):
-        place = low
-        for start, end in find_placeholders(text[low:high]):
-            if unknown:
-                yield from find_unreadable(place, low + start)
-            place = low + end
-            yield low + start, place, False
-        if unknown:
-            yield from find_unreadable(place, high)
-
-
 def ordered_placeholders(text: str) -> list[str]:
     """The placeholders whose order counts: unnamed arguments, and tags of templates that control what is between."""
-    if "%" not in text and "{" not in text and "<?" not in text:  # nearly all texts
+    if "%" not in text and "{" not in text and "<" not in text:  # nearly all texts
         return []
     found = (text[start:end] for start, end in find_placeholders(text) if not ENCODED.match(text, start))
     return [one for one in found if ORDERED.fullmatch(one)]
-
-
-def protect_placeholders(
-    segment: Segment, unknown: Set[str] = frozenset(), known: Sequence[Range] = (), bases: Sequence[Range] = ()
-) -> Segment:
-    """The segment with its placeholders as protected spans, inside the spans that it has.
-
-    So are symbols and words with `unknown` characters, which the model cannot read, except in ranges that are `known`,
-    and `bases`, the numbers that exponents were taken from.
-    Placeholders without a character between them are one span: models do not copy masks that touch.
-    """
-    if not (unknown or bases or may_have_placeholders(segment.text)):
-        return segment
-    protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
-    edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
-    pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
-    spans, around, next_pair = list(segment.spans), list[int](), 0
-    found = find_between(segment.text, edges, unknown, known)
-    for start, end, symbols in sorted([*found, *((*base, False) for base in bases)]) if bases else found:
-        before = bisect_right(protected, start, key=lambda place: place[0])
-        if before and protected[before - 1][1] > start:
-            continue
-        while next_pair < len(pairs) and pairs[next_pair][0] <= start:
-            around.append(pairs[next_pair][2])
-            next_pair += 1
-        while around and segment.spans[around[-1]].end < end:  # ended before: so it does for all that follow
-            around.pop()
-        parent = next((i for i in reversed(around) if segment.spans[i].end >= end), None)
-        last = spans[-1] if len(spans) > len(segment.spans) else None
-        if last is not None and last.end > start:
-            continue
-        if last is not None and last.end == start and last.parent == parent and not touches(edges, start):
-            start, symbols = last.start, symbols and last.name == SYMBOLS
-            spans.pop()
-        name = SYMBOLS if symbols else segment.text[start:end]
-        spans.append(Span(start, end, "protected", parent=parent, name=name))
-    return replace(segment, spans=tuple(spans))
-
-
-def protect_points(segment: Segment) -> Segment:
-    """The segment with the points that stand for words as protected spans, unless other markup touches them."""
-    if all(span.kind != "point" for span in segment.spans):
-        return segment
-    edges = Counter(edge for span in segment.spans for edge in {span.start, span.end})
-    spans = [
-        replace(span, kind="protected") if edges[span.start] == 1 and stands_for_word(segment.text, span) else span
-        for span in segment.spans
-    ]
-    return replace(segment, spans=tuple(spans))
-
-
-def stands_for_word(text: str, point: Span) -> bool:
-    """Whether a point is a variable, a symbol or an image between the words of a sentence, with a space before it."""
-    name, place = point.name.rpartition(":")[2], point.start
-    if point.kind != "point" or name not in WORD_POINTS or text[max(0, place - 1) : place] != " ":
-        return False
-    start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
-    before, after = text[start:place].rstrip(), text[place : None if end < 0 else end]
-    if before[-1:] in SENTENCE_ENDS or not LETTER.search(before):
-        return False
-    return after[:1] in CLOSING_MARKS or (after[:1] == " " and LETTER.search(after) is not None)
-
-
-def touches(edges: Sequence[int], place: int) -> bool:
-    """Whether markup begins or ends at a place; `edges` are sorted."""
-    found = bisect_left(edges, place)
-    return found < len(edges) and edges[found] == place
 
 
 @dataclass(frozen=True)
@@ -146,6 +61,13 @@ class Mask:
     joins_left: bool  # whether it touches a letter, a digit or a hyphen in the source
     joins_right: bool
     ordered: bool = False  # whether it must stay in the order of such masks
+    space_left: bool = False  # whether the space before it is not in the source, where it touches a word
+    space_right: bool = False
+
+    @property
+    def end(self) -> int:
+        """Where it ends in the masked text."""
+        return self.start + len(self.word)
 
 
 @dataclass(frozen=True)
@@ -184,7 +106,7 @@ class MaskedText:
         for mask in self.masks:
             if LETTER.search(self.text, place, mask.start):
                 return True
-            place = mask.start + len(mask.word)
+            place = mask.end
         return LETTER.search(self.text, place) is not None
 
 
@@ -211,22 +133,80 @@ def mask_text(text: str, protected: Sequence[tuple[int, Span]], numbers: Sequenc
     masked, masks, place = "", list[Mask](), 0
     taken = mask_like(text)
     for order, (index, span) in enumerate(protected):
-        masked += text[place : span.start]
+        before, own = text[place : span.start], text[span.start : span.end]
+        masked += before
+        space_left = glues(own, before[::-1], CLOSED_LEFT)
+        masked += " " * space_left
         numeric = NUMERIC.fullmatch(span.name) is not None
         words = chain(map(str, numbers if numeric else ()), mask_words(order, numeric))
         word = next(word for word in words if word not in taken)
         taken.add(word)
         left = joins(masked[-2:][::-1])
-        ordered = bool(
-            ordered_placeholders(span.name) or (span.open and ordered_placeholders(text[span.start : span.end]))
-        )
-        masks.append(Mask(word, index, len(masked), left, False, ordered))
-        masked += word
+        ordered = bool(ordered_placeholders(span.name) or (span.open and ordered_placeholders(own)))
         place = span.end
+        following = text[place : protected[order + 1][1].start if order + 1 < len(protected) else len(text)]
+        space_right = glues(own, following, CLOSED_RIGHT)
+        masks.append(Mask(word, index, len(masked), left, False, ordered, space_left, space_right))
+        masked += word + " " * space_right
     masked += text[place:]
-    ends = (mask.start + len(mask.word) for mask in masks)
-    found = (replace(mask, joins_right=joins(masked[end : end + 2])) for mask, end in zip(masks, ends, strict=True))
-    return MaskedText(masked, tuple(found))
+    return MaskedText(
+        masked, tuple(replace(mask, joins_right=joins(masked[mask.end : mask.end + 2])) for mask in masks)
+    )
+
+
+def glues(placeholder: str, neighbors: str, closed: Set[str]) -> bool:
+    """Whether a placeholder touches a word, or punctuation that is not `closed`; models drop words that touch masks.
+
+    `neighbors` are the characters up to the next placeholder, nearest first; Chinese words touch everything anyway.
+    """
+    if not neighbors or neighbors[0].isspace() or neighbors[0] in closed or SPACELESS.match(neighbors):
+        return False
+    if CONTROL.search(placeholder):
+        return True
+    return placeholder.startswith("{") and LETTERS.match(neighbors.lstrip(":;,!?")) is not None
+
+
+def covered_ranges(masked: MaskedText) -> list[tuple[Mask, int, int]]:
+    """The masks in the order of the text, and the range of each, with the spaces that divide it from words."""
+    found, place = list[tuple[Mask, int, int]](), 0
+    for mask in sorted(masked.masks, key=lambda mask: mask.start):
+        start, end = mask.start, mask.end
+        if mask.space_left and start > place and masked.text[start - 1] == " ":
+            start -= 1
+        if mask.space_right and masked.text[end : end + 1] == " ":
+            end += 1
+        found.append((mask, start, end))
+        place = end
+    return found
+
+
+def unmasking(masked: MaskedText, spans: Sequence[Span]) -> Moves:
+    """How the places of a masked text move when its masks are replaced by the protected spans."""
+    edits = list[tuple[int, int, int]]()
+    for mask, start, end in covered_ranges(masked):
+        span = spans[mask.span]
+        edits.append((mask.start, len(mask.word), span.end - span.start))
+        edits += [(start, 1, 0)] * (start < mask.start) + [(mask.end, 1, 0)] * (end > mask.end)
+    return Moves(edits)
+
+
+def masking(masked: MaskedText, spans: Sequence[Span]) -> Moves:
+    """How the places of a text move when its protected spans are masked."""
+    edits = list[tuple[int, int, int]]()
+    for mask in masked.masks:
+        span = spans[mask.span]
+        edits.append((span.start, span.end - span.start, len(mask.word)))
+        edits += [(span.start, 0, 1)] * mask.space_left + [(span.end, 0, 1)] * mask.space_right
+    return Moves(edits)
+
+
+def has_other_placeholders(masked: MaskedText, translation: str) -> bool:
+    """Whether a translation with all masks has placeholders such as %d, or pieces of masks, that the source has not."""
+    if ordered_placeholders(translation) != ordered_placeholders(masked.text):
+        return True
+    words = {mask.word for mask in masked.masks if not mask.word.isdecimal()}
+    pieces = set(PIECE.findall(translation)) - words if words else ()
+    return bool(pieces) and not {piece.upper() for piece in SOURCE_PIECE.findall(masked.text)}.issuperset(pieces)
 
 
 def mask_like(text: str) -> set[str]:
@@ -264,5 +244,5 @@ def remask(masked: MaskedText) -> MaskedText:
         taken.add(word)
         masks.append(replace(mask, word=word, start=len(text)))
         text += word
-        place = mask.start + len(mask.word)
+        place = mask.end
     return MaskedText(text + masked.text[place:], tuple(masks))

@@ -7,10 +7,13 @@ import re
 from collections.abc import Callable, Set
 from typing import Final
 
+from dragoman.documents.formats.strings.numbered_tags import paired_tags
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID
 from dragoman.documents.segment import SegmentBuilder
 
-MARKUP: Final = re.compile(rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}")
+MARKUP: Final = re.compile(
+    rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*|\d{{1,3}})(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}"
+)
 MARKUP_AND_COUNTS: Final = re.compile(f"{MARKUP.pattern}|#")
 
 
@@ -33,6 +36,7 @@ def add_tagged_text(
     names of the end tags, if the string is a part of a text. `prefix` distinguishes the tags from elements.
     With `counts`, # is protected too, the number of a plural.
     """
+    paired = paired_tags(text, 0, len(text))
     found = list((MARKUP_AND_COUNTS if counts else MARKUP).finditer(text))
     closed = closed_names(text) if closed is None else closed
     place = 0
@@ -43,12 +47,14 @@ def add_tagged_text(
         place, tag, name = match.end(), match[0], match["name"]
         if name is None:
             builder.add_protected(html.unescape(tag), quote(tag), name=tag)
+        elif name.isdecimal() and match.start() not in paired:
+            builder.add_protected(tag, quote(tag), name=tag)
         elif match["slash"]:
             builder.close_pair(quote(tag), prefix + name)
         elif name.lower() in STRING_VOID or match["rest"].endswith("/"):
             builder.add_point(quote(tag), name=name)
             builder.separate_words(name, text[place : place + 1])
-        elif name not in closed:
+        elif name not in closed and not name.isdecimal():
             builder.add_protected(tag, quote(tag), name=tag)
         elif name.lower() in CODE_TAGS and (end := text.find(f"</{name}>", place)) >= 0:
             last = end + len(name) + 3

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from dragoman.documents.edits import Edit, apply_edits
@@ -18,8 +19,8 @@ from dragoman.documents.formats.localization.po_syntax import WIDTH, Entry, Fiel
 from dragoman.documents.formats.strings.messages import message_text
 from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Span, Target, TranslationPair, render
 from dragoman.documents.spliced import SplicedText
-from dragoman.documents.transfer.masks import protect_placeholders
-from dragoman.documents.transfer.placeholders import PLACEHOLDER
+from dragoman.documents.transfer.placeholders import find_placeholders
+from dragoman.documents.transfer.protected import protect_placeholders
 
 CHARSET: Final = re.compile(rb"charset=([\w.:-]+)")
 UNSET_RULE: Final = "nplurals=INTEGER; plural=EXPRESSION;"
@@ -204,7 +205,7 @@ def entry_messages(entry: Entry, plurals: PluralForms) -> Iterator[Message]:
         elif icu is None:
             yield Message([message_segment(one.value, key, entry.flags)], entry, 0, entry.translations.get(0))
         return
-    same = sorted(PLACEHOLDER.findall(one.value)) == sorted(PLACEHOLDER.findall(many.value))
+    same = placeholders_of(one.value) == placeholders_of(many.value)
     for form in range(plurals.count):
         singular = plurals.count > 1 and plurals.form(1) == form and (same or plurals.is_only_one(form))
         segment = message_segment((one if singular else many).value, f"{key}, plural form {form}", entry.flags)
@@ -212,11 +213,16 @@ def entry_messages(entry: Entry, plurals: PluralForms) -> Iterator[Message]:
         yield Message([replace(segment, numbers=plurals.numbers(form))], entry, form, field)
 
 
+def placeholders_of(text: str) -> list[str]:
+    """The placeholders of a message, sorted."""
+    return sorted(text[start:end] for start, end in find_placeholders(text, program=True))
+
+
 def message_segment(text: str, key: str, flags: Sequence[str]) -> Segment:
     """The segment of a message; its directives, such as %s, may change places as %1$s if its format has such."""
     builder = SegmentBuilder()
     add_tagged_text(builder, text)
-    segment = replace(builder.build(key), bilingual=True)
+    segment = replace(builder.build(key), bilingual=True, program=True)
     if FORMATS.isdisjoint(flags):
         return segment
     every, directives = find_directives(text), free_directives(segment)
@@ -237,8 +243,11 @@ def message_segment(text: str, key: str, flags: Sequence[str]) -> Segment:
 
 
 def free_directives(segment: Segment) -> list[re.Match[str]]:
-    """The directives in the text of a segment that are not inside protected text."""
-    edges = sorted(edge for span in segment.spans if span.kind == "protected" for edge in (span.start, span.end))
+    """The directives in the text of a segment that are not inside protected text, nor a part of `%Y-%m-%d`."""
+    text, inside = segment.text, [(span.start, span.end) for span in segment.spans if span.kind == "protected"]
+    placeholders = find_placeholders(text) if "%" in text else ()
+    inside += (place for place in placeholders if text.count("%", *place) > 1 and text[slice(*place)] != "%%")
+    edges = sorted(chain.from_iterable(inside))
     return [found for found in find_directives(segment.text) if bisect_right(edges, found.start()) % 2 == 0]
 
 

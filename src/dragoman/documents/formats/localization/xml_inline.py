@@ -86,7 +86,7 @@ def read_tokens(
             builder.add_protected(inline.shows, raw, name=inline.shows)
         else:
             builder.add_point(raw, name=token.name)
-    return replace(builder.build(key, depth <= DEPTH), bilingual=True)
+    return replace(builder.build(key, depth <= DEPTH), bilingual=True, program=True)
 
 
 Item = tuple[Token, str, str, Inline | None]  # a token, its text or that of its whole element, what is inside, its kind

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dragoman.documents.formats.localization.xml_inline import Classify, list_items, read_tokens
-from dragoman.documents.formats.strings.messages import MAX_NESTING, choice_branches, find_choices
+from dragoman.documents.formats.strings.messages import (
+    MAX_NESTING,
+    BranchSlot,
+    MessageSlot,
+    choice_branches,
+    find_choices,
+)
 from dragoman.documents.markup import CDATA, Token, escape_xml, scan
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
@@ -39,7 +45,8 @@ def message_slots(
     own = cut_tokens(tokens, start, end, choices)
     segment = read_tokens(content, own, classify, key, counts=depth > 0)
     if LETTER.search(segment.text):
-        yield Slot(start, end, segment, escape_xml)
+        slot = BranchSlot if depth else MessageSlot
+        yield slot(start, end, segment, escape_xml)
     for first, last in choices if depth < MAX_NESTING else ():
         low = bisect_right(tokens, first, key=lambda token: token.end)
         inside = tokens[low : bisect_left(tokens, last, key=lambda token: token.start)]

@@ -10,21 +10,46 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
+from dragoman.documents.formats.strings.numbered_tags import NUMBERED, paired_tags
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, TagFinder, escape_text
-from dragoman.documents.segment import SegmentBuilder
+from dragoman.documents.segment import SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
-from dragoman.documents.transfer.placeholders import PLACEHOLDER
+from dragoman.documents.transfer.placeholders import find_placeholders
 
 CHOICE: Final = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,")
 BRANCH: Final = re.compile(r"\s*(?:offset\s*:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
 CODE: Final = re.compile(r"(?:[\w+-]*[_/\\.:@#$=][\w./\\:@#$=+-]*|[a-z]{2,3}-[A-Z]{2}|[a-z]+[A-Z]\w*)")
 WORD: Final = re.compile(r"[^\W\d_][^\W\d_'’-]*(?:\.{1,3}|…|:)|[A-Z][^\W\d_]*/[^\W\d_]+")  # Done. Wait... Yes/No
-NUMBERED: Final = re.compile(r"</?\d{1,3}\s*/?>")  # <0> and </0>, which are text to a parser of HTML
+# an apostrophe that would quote what follows, by the rules of ICU
+QUOTING: Final = re.compile(r"(?<!')'(?=\{(?!\{))(?!\{[^{}'\n]{1,80}\}')")  # not '{literal}', which is kept as a whole
+QUOTING_IN_BRANCH: Final = re.compile(r"(?<!')'(?=[{}#]|\Z)(?!\{[^{}'\n]{1,80}\}')")
 MAX_NESTING: Final = 20
+
+
+@dataclass(frozen=True)
+class MessageSlot(Slot):
+    """A slot of a string that may be an ICU message.
+
+    An apostrophe of the translation that would quote a placeholder is written as ’, unless the source has it too.
+    """
+
+    quoting: ClassVar[re.Pattern[str]] = QUOTING
+
+    def render(self, target: Target, markup: Callable[[Span], str]) -> str:
+        """The target in the syntax of the format."""
+        if len(self.quoting.findall(target.text)) > len(self.quoting.findall(self.segment.text)):
+            target = replace(target, text=self.quoting.sub("’", target.text))
+        return super().render(target, markup)
+
+
+class BranchSlot(MessageSlot):
+    """A slot inside an ICU message."""
+
+    quoting = QUOTING_IN_BRANCH
 
 
 def is_code(value: str) -> bool:
@@ -80,11 +105,12 @@ def _slots(
     def add_text(first: int, last: int) -> None:
         """Add text; placeholders such as {:>5} are written as they are, even if text is written with entities."""
         place = first
-        for found in PLACEHOLDER.finditer(value, first, last):
-            low, high = found.span()
-            if escape_text(found[0]) != found[0]:
+        for low, high in find_placeholders(value[first:last], program=True):
+            low, high = low + first, high + first
+            found = value[low:high]
+            if escape_text(found) != found:
                 builder.add_text(value[place:low])
-                builder.add_protected(found[0], original[places[low] : places[high]], places[low], found[0])
+                builder.add_protected(found, original[places[low] : places[high]], places[low], found)
                 place = high
         builder.add_text(value[place:last])
 
@@ -108,6 +134,10 @@ def _slots(
                 builder.separate_words(tag["name"], value[last : last + 1])
             else:
                 builder.open_pair(raw, at, tag["name"])
+        elif kind == "pair":
+            builder.open_pair(raw, at, value[first + 1 : last])
+        elif kind == "end":
+            builder.close_pair(raw, value[first + 2 : last])
         elif kind == "code":
             builder.add_protected(TAG.sub("", value[first:last]), raw, at, "code")
         elif kind == "entity":
@@ -116,9 +146,10 @@ def _slots(
             builder.add_protected(value[first:last], raw, at, value[first:last])
         place = last
     add_text(place, end)
-    segment = builder.build(key)
+    segment = replace(builder.build(key), program=True)
     if LETTER.search(segment.text):
-        yield Slot(places[start], places[end], segment, escape, wrap)
+        slot = BranchSlot if depth else MessageSlot
+        yield slot(places[start], places[end], segment, escape, wrap)
     yield from inner
 
 
@@ -126,6 +157,8 @@ def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[in
     """The tags, entities and ICU messages of a text, in order; with `counts` also `#`, the number of a plural."""
     place, tags, choice = start, TagFinder(value), CHOICE.search(value, start, end)
     braces = brace_ends(value, choice.start(), end) if choice else {}
+    paired = paired_tags(value, start, end)
+    last_quote = value.rfind("'", start, end) if choice or counts else start
     while place < end:
         match value[place]:
             case "{" if place in braces and CHOICE.match(value, place, end):
@@ -137,8 +170,13 @@ def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[in
                 yield place, last, "tag" if last == tag.end() else "code"
                 place = last
             case "<" if numbered := NUMBERED.match(value, place, end):
-                yield place, numbered.end(), "placeholder"
+                kind = "placeholder" if place not in paired else "end" if numbered["slash"] else "pair"
+                yield place, numbered.end(), kind
                 place = numbered.end()
+            case "'" if place < last_quote and value[place + 1] in "{}":  # quoted braces
+                last = value.find("'", place + 1, end) + 1
+                yield place, last, "placeholder"
+                place = last
             case "&" if entity := ENTITY.match(value, place, end):
                 yield place, entity.end(), "entity"
                 place = entity.end()
