@@ -94,7 +94,7 @@ def main() -> None:
     segments = read_document(data, "pages.docx").segments
     core = ModelTranslator(translator)
     n_sentences = sum(
-        len(make_job(segment, core.split, unknown=core.unknown(segment.text)).units) for segment in segments
+        len(make_job(segment, core.split, unknown=core.vocabulary.unknown(segment.text)).units) for segment in segments
     )
     texts = [segment.text for segment in segments]
     spans = sum(len(segment.spans) for segment in segments)

@@ -33,6 +33,9 @@ class EveryCharacter:
     def unknown_characters(self, text: str) -> set[str]:
         return set()
 
+    def encode(self, text: str) -> list[int]:
+        return [*text.encode()]
+
 
 WHOLE_LINES = WholeLines(EveryCharacter(), "en", 100)  # type: ignore[arg-type]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
+from dragoman.documents.transfer.capitals import is_in_capitals
 from dragoman.search.constraints.terms import Terms
 from dragoman.text.sentences import simple_boundaries
 from dragoman.translation.result import Translation
@@ -37,8 +38,15 @@ class WordByWord:
         ends = [*simple_boundaries(line, "en"), len(line)]
         return [line[a:b].strip() for a, b in zip([0, *ends], ends, strict=False) if line[a:b].strip()]
 
+    @property
+    def vocabulary(self) -> WordByWord:
+        return self
+
     def unknown(self, text: str) -> Set[str]:
         return self.unreadable.intersection(text)
+
+    def prefers_lower_case(self, text: str) -> bool:
+        return is_in_capitals(text)
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         self.calls.append(list(texts))

@@ -1,7 +1,8 @@
 """Translate lines of plain text, with their placeholders, URLs and e-mail addresses protected as in documents.
 
-Lines with any are masked and go through the same stream as all others. Those whose masks do not survive, and lines with
-characters that the model cannot read, are translated sentence by sentence, as segments of a document.
+Lines with any are masked and go through the same stream as all others. Those whose masks do not survive, lines with
+characters that the model cannot read and lines in capitals are translated sentence by sentence, as segments of a
+document.
 """
 
 from __future__ import annotations
@@ -65,20 +66,19 @@ class LineTranslator:
                 yield self._restore(line, translation) if isinstance(line, MaskedLine) else next(line)
 
     def _mask_block(self, block: Sequence[str]) -> list[str]:
-        unknown = list[str]()
-        as_segments = self._translate_segments(unknown)
-        return [self._mask(line, unknown, as_segments) for line in block]
+        others = list[str]()
+        as_segments = self._translate_segments(others)
+        return [self._mask(line, others, as_segments) for line in block]
 
-    def _mask(self, line: str, unknown: list[str], as_segments: Iterator[Translation]) -> str:
-        if self._model.unknown(line):
-            unknown.append(line)
+    def _mask(self, line: str, others: list[str], as_segments: Iterator[Translation]) -> str:
+        found = mask_line(line)
+        text = line if found is None else found.masked.text
+        if self._model.vocabulary.unknown(line) or self._model.vocabulary.prefers_lower_case(text):
+            others.append(line)
             self.read.append(as_segments)
             return ""
-        found = mask_line(line)
         self.read.append(found)
-        if found is None:
-            return line
-        return found.masked.text if found.masked.has_words() else ""
+        return text if found is None or found.masked.has_words() else ""
 
     def _restore(self, line: MaskedLine, translation: Translation) -> Translation:
         if not line.masked.has_words():
@@ -90,7 +90,7 @@ class LineTranslator:
         from dragoman.documents.segment import Segment
         from dragoman.documents.translate import SegmentTranslation, run_block
 
-        block = SegmentTranslation([*map(Segment, lines)], self._model.split, self._model.unknown)
+        block = SegmentTranslation([*map(Segment, lines)], self._model.split, self._model.vocabulary)
         run_block(block, self._model)
         yield from text_translations(block.jobs, block.assemble())
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
+from dragoman.documents.source_vocabulary import SourceVocabulary, Vocabulary
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
@@ -31,8 +32,9 @@ class SentenceTranslator(Protocol):
     def split(self, line: str) -> list[str]:
         """The sentences of a line, or groups of them, that are translated at once."""
 
-    def unknown(self, text: str) -> Set[str]:
-        """The characters of a text that the model cannot read."""
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the model can read."""
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
         """The translation of each text, in order."""
@@ -70,10 +72,10 @@ class ModelTranslator:
         """The segments of a line, as the option `split` says."""
         return self.translator.segmenter.split_line(line, self.options.get("split", "auto"))
 
-    def unknown(self, text: str) -> Set[str]:
-        """The characters that the source tokenizer has no token for, except those of the text's terms."""
-        found = self.translator.source.unknown_characters(text)
-        return without_terms(found, text, self.terms) if found and self.terms is not None else found
+    @cached_property
+    def vocabulary(self) -> SourceVocabulary:
+        """That of the source tokenizer."""
+        return SourceVocabulary(self.translator.source, () if self.terms is None else (self.terms,))
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -112,13 +114,6 @@ class ModelTranslator:
         if self.threads:
             options["stop"] = self.stop
         return options
-
-
-def without_terms(characters: Set[str], text: str, terms: Terms) -> Set[str]:
-    """The characters that no term in the text has: terms are translated, even if the model cannot read them."""
-    phrases = "".join(terms.phrases_in(text))
-    known = phrases + phrases.upper() + phrases.title() if terms.ignore_case else phrases
-    return characters - {*known}
 
 
 def model_languages(translator: Translator, options: TranslationOptions) -> tuple[str, str]:

@@ -15,11 +15,11 @@ from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
+from dragoman.documents.source_vocabulary import Vocabulary
 from dragoman.documents.transfer.assembly import Job, Unit, assemble, unmask
-from dragoman.documents.transfer.capitals import is_in_capitals, with_capitals, without_capitals
+from dragoman.documents.transfer.capitals import with_capitals, without_capitals
 from dragoman.documents.transfer.masks import remask
 from dragoman.documents.transfer.ranges import Range
-from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.progress import Reporter
 from dragoman.translation.overlap import interpreter_settings
 from dragoman.translation.result import Translation
@@ -120,7 +120,7 @@ class DocumentTranslation:
             yield self._plan(others[part])
 
     def _plan(self, segments: Sequence[Segment]) -> SegmentTranslation:
-        return SegmentTranslation(segments, self.translator.split, self.translator.unknown, self.align, self.memory)
+        return SegmentTranslation(segments, self.translator.split, self.translator.vocabulary, self.align, self.memory)
 
     def _start(self, block: SegmentTranslation) -> None:
         """Translate a block in a thread of the engine."""
@@ -167,11 +167,11 @@ class SegmentTranslation:
         self,
         segments: Sequence[Segment],
         split: Split,
-        unknown: Unknown,
+        vocabulary: Vocabulary,
         align: bool = False,
         memory: Memory | None = None,
     ) -> None:
-        characters = [unknown(segment.text) if segment.translate else NONE for segment in segments]
+        characters = [vocabulary.unknown(segment.text) if segment.translate else NONE for segment in segments]
         jobs = [
             make_job(segment, split, align, NONE if memory is not None else own) if segment.translate else None
             for segment, own in zip(segments, characters, strict=True)
@@ -184,10 +184,10 @@ class SegmentTranslation:
                 if job is not None and own and not all(unit.approved for unit in job.units if unit.translate):
                     again[i] = jobs[i] = make_job(segments[i], split, align, own, approved_ranges(job))
             prefill([*again.values()], memory)
-        self._set(segments, jobs)
+        self._set(segments, jobs, vocabulary)
 
-    def _set(self, segments: Sequence[Segment], jobs: Sequence[Job | None]) -> None:
-        self.segments, self.jobs = segments, jobs
+    def _set(self, segments: Sequence[Segment], jobs: Sequence[Job | None], vocabulary: Vocabulary) -> None:
+        self.segments, self.jobs, self.vocabulary = segments, jobs, vocabulary
         units = (unit for job in jobs if job is not None for unit in job.units)
         self.units = [unit for unit in units if unit.translate and unit.translation is None]
 
@@ -195,19 +195,54 @@ class SegmentTranslation:
         """The same in blocks of about `size` characters."""
         for part in divide_segments(self.segments, size):
             block = object.__new__(SegmentTranslation)
-            block._set(self.segments[part], self.jobs[part])
+            block._set(self.segments[part], self.jobs[part], self.vocabulary)
             yield block
 
     def steps(self, advance: Callable[[], None] = lambda: None) -> Steps:
         """Translate all sentences, and again those whose masks were lost; `advance` counts sentences."""
         failed = []
         for units in group_by_markup(self.units):
-            found = yield request_of(units)
+            found = yield self._request(units)
             for unit, translation in zip(units, found or (), strict=True):
-                if not accept(unit, translation):
+                if not self._accept(unit, translation):
                     failed.append(unit)
                 advance()
-        yield from retry(failed)
+        yield from self._retry(failed)
+
+    def _retry(self, failed: Sequence[Unit]) -> Steps:
+        """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
+        failed = [unit for unit in failed if unit.masked.masks]
+        first = {id(unit): unit.masked for unit in failed}
+        for unit in failed:
+            unit.masked, unit.retried = remask(unit.masked), True
+        left = []
+        for units in group_by_markup(failed):
+            found = yield self._request(units)
+            for unit, translation in zip(units, found or (), strict=True):
+                if not self._accept(unit, translation):
+                    unit.masked = first[id(unit)]
+                    left.append(unit)
+        if not left:
+            return
+        words = sorted({mask.word for unit in left for mask in unit.masked.masks})
+        aligned = any(unit.marked for unit in left)
+        required = yield SentenceRequest([*map(self._model_text, left)], aligned, words)
+        for unit, translation in zip(left, required or (), strict=False):
+            self._accept(unit, translation)
+
+    def _request(self, units: Sequence[Unit]) -> SentenceRequest:
+        """The request for units that are all marked, or all not."""
+        return SentenceRequest([*map(self._model_text, units)], units[0].marked)
+
+    def _model_text(self, unit: Unit) -> str:
+        """What the model reads of a unit."""
+        text = unit.masked.text
+        return without_capitals(text) if self.vocabulary.prefers_lower_case(text) else text
+
+    def _accept(self, unit: Unit, translation: Translation) -> bool:
+        """Give a unit the translation of its `_model_text`; False if its placeholders were lost."""
+        lowered = self.vocabulary.prefers_lower_case(unit.masked.text)
+        return unit.accept(with_capitals(translation) if lowered else translation)
 
     def assemble(self, part: slice = ALL) -> list[SegmentResult]:
         """The results of all segments, or of a part of them."""
@@ -221,43 +256,6 @@ def group_by_markup(units: Sequence[Unit]) -> list[list[Unit]]:
     """Units without and with markup inside; only the latter need an alignment, which takes time."""
     groups = [[unit for unit in units if unit.marked is marked] for marked in (False, True)]
     return [group for group in groups if group]
-
-
-def request_of(units: Sequence[Unit]) -> SentenceRequest:
-    """The request for units that are all marked, or all not."""
-    return SentenceRequest([*map(model_text, units)], units[0].marked)
-
-
-def model_text(unit: Unit) -> str:
-    """What the model reads of a unit."""
-    return without_capitals(unit.masked.text) if is_in_capitals(unit.masked.text) else unit.masked.text
-
-
-def accept(unit: Unit, translation: Translation) -> bool:
-    """Give a unit the translation of its `model_text`; False if its placeholders were lost."""
-    return unit.accept(with_capitals(translation) if is_in_capitals(unit.masked.text) else translation)
-
-
-def retry(failed: Sequence[Unit]) -> Steps:
-    """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
-    failed = [unit for unit in failed if unit.masked.masks]
-    first = {id(unit): unit.masked for unit in failed}
-    for unit in failed:
-        unit.masked, unit.retried = remask(unit.masked), True
-    left = []
-    for units in group_by_markup(failed):
-        found = yield request_of(units)
-        for unit, translation in zip(units, found or (), strict=True):
-            if not accept(unit, translation):
-                unit.masked = first[id(unit)]
-                left.append(unit)
-    if not left:
-        return
-    words = sorted({mask.word for unit in left for mask in unit.masked.masks})
-    aligned = any(unit.marked for unit in left)
-    required = yield SentenceRequest([*map(model_text, left)], aligned, words)
-    for unit, translation in zip(left, required or (), strict=False):
-        accept(unit, translation)
 
 
 def approved_ranges(job: Job) -> list[Range]:

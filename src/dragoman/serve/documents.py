@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,9 +17,8 @@ from dragoman.documents.formats.office.archive import BAD_ZIP, read_entry
 from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
-from dragoman.documents.sentences import without_terms
+from dragoman.documents.source_vocabulary import SourceVocabulary, Vocabulary
 from dragoman.documents.transfer.protected import find_between
-from dragoman.documents.transfer.unknown_text import Unknown
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
 from dragoman.errors import DocumentError, SearchError
 from dragoman.search.constraints.phrases import Constraints
@@ -76,9 +75,9 @@ class DocumentWork:
         files = settings.model.memory
         found_in = files.between(*document_languages(settings)) if files is not None and memory else None
         aligned = align and settings.model.has_attention
-        unknown = unknown_reader(settings)
-        check_protected(texts, unknown)
-        work = SegmentTranslation(segments, split, unknown, aligned, found_in)
+        vocabulary = source_vocabulary(settings)
+        check_protected(texts, vocabulary)
+        work = SegmentTranslation(segments, split, vocabulary, aligned, found_in)
         check_sentence_count(sum(len(job.units) for job in work.jobs if job is not None))
         if sum(count_characters(targets) for _, targets in settings.terms) > MAX_CONSTRAINT_CHARACTERS:
             check_terms([unit.masked.text for unit in work.units], settings.terms)
@@ -188,27 +187,19 @@ def split_line(segmenter: Segmenter, limit: int, line: str) -> list[str]:
     return [part for sentence in found for part in cut_text(sentence, limit)]
 
 
-def check_protected(texts: Sequence[str], unknown: Unknown) -> None:
+def check_protected(texts: Sequence[str], vocabulary: Vocabulary) -> None:
     """Reject texts with too many placeholders, URLs and words that the model cannot read: each takes time."""
-    found = (one for text in texts for one in find_between(text, (), unknown(text), program=True))
+    found = (one for text in texts for one in find_between(text, (), vocabulary.unknown(text), program=True))
     if next(islice(found, MAX_PROTECTED, None), None) is not None:
         what = "placeholders, URLs, or symbols that the model cannot read"
         raise RequestError(413, "too_large", f"the text has over {MAX_PROTECTED:,} {what}; send it in parts")
 
 
-def unknown_reader(settings: BatchSettings) -> Unknown:
-    """A function for the characters of a text that the model cannot read, except those of the text's terms."""
-    read = settings.model.segmenter.tokenizer.unknown_characters
+def source_vocabulary(settings: BatchSettings) -> SourceVocabulary:
+    """What the model can read, or has terms for."""
     own = Terms(settings.terms) if settings.terms else None
     all_terms = [terms for terms in (settings.model.terms, own) if terms is not None]
-
-    def unknown(text: str) -> Set[str]:
-        found: Set[str] = read(text)
-        for terms in all_terms if found else ():
-            found = without_terms(found, text, terms)
-        return found
-
-    return unknown
+    return SourceVocabulary(settings.model.segmenter.tokenizer, all_terms)
 
 
 def cut_text(text: str, limit: int) -> Iterator[str]:

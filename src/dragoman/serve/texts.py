@@ -8,9 +8,9 @@ from functools import partial
 
 from dragoman.documents.lines import mask_line, restore_alternatives, text_translations
 from dragoman.documents.segment import Segment
+from dragoman.documents.source_vocabulary import Vocabulary
 from dragoman.documents.transfer.placeholders import has_placeholders
-from dragoman.documents.transfer.unknown_text import Unknown
-from dragoman.serve.documents import DocumentWork, unknown_reader
+from dragoman.serve.documents import DocumentWork, source_vocabulary
 from dragoman.serve.scheduling.budget import Meter
 from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Caller, Service, is_large
@@ -30,7 +30,7 @@ async def translate_texts(
         return await translate_masked(service, texts, settings, caller)
     has_terms = bool(settings.terms) or settings.model.terms is not None
     large = is_large(texts) or (has_terms and len(texts) > TEXTS_WITH_TERMS)
-    find = partial(find_protected, texts, unknown_reader(settings))
+    find = partial(find_protected, texts, source_vocabulary(settings))
     protected = await service.run_step(find, caller, large)
     if not protected:
         return await service.translate(texts, settings, caller)
@@ -77,6 +77,10 @@ def protects_placeholders(settings: BatchSettings) -> bool:
     return plain and not settings.alignment and not required
 
 
-def find_protected(texts: Sequence[str], unknown: Unknown) -> list[int]:
-    """The indices of texts with placeholders, or with characters that the model cannot read."""
-    return [i for i, text in enumerate(texts) if has_placeholders(text) or unknown(text)]
+def find_protected(texts: Sequence[str], vocabulary: Vocabulary) -> list[int]:
+    """The indices of texts in capitals, with placeholders, or with characters that the model cannot read."""
+    return [
+        i
+        for i, text in enumerate(texts)
+        if has_placeholders(text) or vocabulary.unknown(text) or vocabulary.prefers_lower_case(text)
+    ]

@@ -61,3 +61,11 @@ def test_lines_that_the_model_cannot_read_whole_are_in_their_places(directory: P
     assert [number in text for number, text in zip("♪☐☃", [found[1], found[3], found[6]], strict=True)] == [True] * 3
     assert [found[i] for i in (0, 5)] == [model.translate(lines[i]).text for i in (0, 5)]
     assert "♪" not in model.translate(lines[1]).text
+
+
+def test_lines_in_capitals_are_read_in_lower_case(directory: Path) -> None:
+    model = Translator.load(directory, device="cpu")
+    lines = ["THE OLD BOXES", "the hall", "SEE {x} OF THE OLD HALL"]
+    found = [one.text for one in LineTranslator(model).stream([lines])]
+    assert found[:2] == [model.translate("The old boxes").text.upper(), model.translate("the hall").text]
+    assert found[2].replace("{x}", "X") == found[2].upper().replace("{X}", "X")

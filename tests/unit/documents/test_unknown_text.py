@@ -90,12 +90,12 @@ def test_a_memory_may_translate_what_the_model_cannot_read(tmp_path: Path) -> No
 
 def test_a_model_tells_what_it_cannot_read_except_terms(tmp_path: Path) -> None:
     translator = Translator.load(write_tiny_model(tmp_path / "model"))
-    assert ModelTranslator(translator).unknown("☐ Łódź 王") >= {"☐", "王"}
+    assert ModelTranslator(translator).vocabulary.unknown("☐ Łódź 王") >= {"☐", "王"}
     terms = Terms({"王": "Wang"})
-    assert "王" not in ModelTranslator(translator, terms=terms).unknown("☐ 王")
-    assert "王" in ModelTranslator(translator, terms=Terms({"王小": "Wang"})).unknown("☐ 王 was here")
+    assert "王" not in ModelTranslator(translator, terms=terms).vocabulary.unknown("☐ 王")
+    assert "王" in ModelTranslator(translator, terms=Terms({"王小": "Wang"})).vocabulary.unknown("☐ 王 was here")
     folded = ModelTranslator(translator, terms=Terms({"Łódź": "Lodz"}, ignore_case=True))
-    assert folded.unknown("ŁÓDŹ") == set() and "ź" in folded.unknown("źle")
+    assert folded.vocabulary.unknown("ŁÓDŹ") == set() and "ź" in folded.vocabulary.unknown("źle")
 
 
 @pytest.mark.parametrize("part", ["| ", "a ☐ ", "_a ", "☐", "a_"])

@@ -27,8 +27,8 @@ from dragoman.serve.documents import (
     cut_text,
     file_name,
     read_sent_document,
+    source_vocabulary,
     translated_name,
-    unknown_reader,
 )
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import Limits
@@ -181,10 +181,13 @@ def test_a_real_model_translates_as_the_command_does(real: TestClient, directory
 def test_what_the_model_cannot_read_is_kept_unless_it_is_a_term(directory: Path) -> None:
     segmenter = Translator.load(directory, device="cpu", threads=1).segmenter
     settings = BatchSettings(ServedModel("m", Aligned(), segmenter))
-    assert unknown_reader(settings)("the ☐ ☃ ♪") == {"☐", "☃", "♪"}
-    assert unknown_reader(with_terms(settings, {"☃": "Schnee"}))("the ☐ ☃ ♪") == {"☐", "♪"}
+    assert source_vocabulary(settings).unknown("the ☐ ☃ ♪") == {"☐", "☃", "♪"}
+    assert source_vocabulary(with_terms(settings, {"☃": "Schnee"})).unknown("the ☐ ☃ ♪") == {"☐", "♪"}
     served = BatchSettings(ServedModel("m", Aligned(), segmenter, terms=Terms({"♪": "Lied", "☃☃": "Schnee"})))
-    assert unknown_reader(served)("the ☐ ☃ ♪") == {"☐", "☃"}  # a term that is not in the text changes nothing
+    assert source_vocabulary(served).unknown("the ☐ ☃ ♪") == {
+        "☐",
+        "☃",
+    }  # a term that is not in the text changes nothing
 
 
 def bomb(content: bytes, part: str = "word/document.xml") -> bytes:
