@@ -1,7 +1,7 @@
 """Make the models that ship with Dragoman: a teacher for each direction, and a student of it.
 
-    python benchmarks/shipped_models.py DATA --out RUNS --pair en-de phrases teacher aligner distill measure publish
-    python benchmarks/shipped_models.py DATA --out RUNS --pair de-en phrases backtranslate teacher distill
+    python benchmarks/shipped_models.py DATA --out RUNS --pair en-de phrases names teacher distill measure publish
+    python benchmarks/shipped_models.py DATA --out RUNS --pair de-en phrases names backtranslate teacher distill
     python benchmarks/shipped_models.py DATA --out RUNS --pair de-en measure publish
 
 DATA holds europarl_en-de, tatoeba_en-de and wmt_en-de, as folders of text files, packed or not (train.en.xz,
@@ -10,13 +10,15 @@ Stages run in the order in which they are given, and each resumes where it stopp
 
     phrases   words and short phrases with their translations, from a quarter of the sentence pairs (three minutes on a
               CPU)
+    names     sentence pairs with other names and numbers in the places of those that both sides have, from half of the
+              pairs, so that the models learn to copy (a minute on a CPU)
     backtranslate
               sentences of the target language translated back by a model of the opposite direction, for the teacher
               (minutes on a CPU): English of the other Tatoeba folders, or German of Tatoeba, news and a quarter of
               Europarl, for which there is no other text
     teacher   a base model with pre-norm and --teacher-layers encoder layers on Europarl, Tatoeba, newstest2008-2012,
-              the phrases and the back-translations (20,000 steps with 12 layers: 14 minutes on one H200); the data of
-              the next stages are prepared beside it
+              the phrases, the names and the back-translations (20,000 steps with 12 layers: 14 minutes on one H200);
+              the data of the next stages are prepared beside it
     aligner   a base model of the opposite direction, trained briefly (3,500 steps), because words are aligned by the
               agreement of both directions; not needed if RUNS has a model of the opposite direction, or the
               repository
@@ -44,6 +46,7 @@ from threading import Thread
 
 from corpus_arguments import find_file
 from shipped_card import LICENSE, card
+from shipped_names import name_model, vary_pairs
 from shipped_phrases import count_phrases, translations, with_cases
 
 from dragoman.data.corpora.lines import read_line_blocks
@@ -61,7 +64,7 @@ TESTS = {
 }
 TATOEBA = "tatoeba_en-de/train"
 HELD_OUT = (*TESTS.values(), "tatoeba_en-de/dev", "europarl_en-de/dev")
-STAGES = ("phrases", "backtranslate", "teacher", "aligner", "distill", "measure", "publish")
+STAGES = ("phrases", "names", "backtranslate", "teacher", "aligner", "distill", "measure", "publish")
 ROOT = Path(__file__).resolve().parent.parent
 TEACHER_STEPS, ALIGNER_STEPS, STUDENT_STEPS = 20_000, 3_500, 39_000
 TEACHER_LAYERS, ALIGNER_LAYERS = 12, 6  # of the encoder
@@ -74,6 +77,7 @@ LINES_PER_SECOND, STUDENT_STEP_SECONDS = 9500, 0.0078  # the teacher with beam 4
 STUDENT_OVERHEAD = 170  # seconds: align, select, prepare, compile, evaluate, compare
 SOURCE_WORDS = 80  # longer lines are not distilled
 PHRASE_SHARE, PHRASE_CHARACTERS = 0.25, 300  # of Europarl, and the longest sentence, in which phrases are looked for
+NAME_SHARE = 0.5  # of Europarl is searched for names
 BACK_SHARE = 0.25  # of Europarl's German is translated back
 EUROPARL_SHARE = 0.75  # of Europarl is distilled; all sources take three minutes of one H200
 
@@ -100,12 +104,7 @@ class Maker:
 
     def sides(self, name: str, options: tuple[str, str]) -> list[str]:
         """The options for both files of a corpus."""
-        languages = (self.source, self.target)
-        return [
-            part
-            for option, language in zip(options, languages, strict=True)
-            for part in (option, str(self.file(name, language)))
-        ]
+        return [part for option, file in zip(options, self.files(name), strict=True) for part in (option, str(file))]
 
     def corpora(self, weights: dict[str, float]) -> list[str]:
         """The options for corpora with their weights."""
@@ -136,7 +135,7 @@ class Maker:
         """Train a base model with this many encoder layers."""
         news = {f"wmt_en-de/{test}": 3.0 for test in NEWS}
         corpora = self.corpora({"europarl_en-de/train": 1.0, TATOEBA: 1.0} | news)
-        for files, weight in ((self.phrase_files, 3.0), (self.back_translated, 1.0)):
+        for files, weight in ((self.phrase_files, 3.0), (self.name_files, 1.0), (self.back_translated, 1.0)):
             if files[0].exists():
                 corpora += ["--source", str(files[0]), "--target", str(files[1]), "--weight", str(weight)]
         model = ("model.preset=base", "model.norm_order=pre", f"model.encoder_layers={layers}")
@@ -148,14 +147,7 @@ class Maker:
         makers = self, self.opposite
         if self.dry_run or all(maker.phrase_files[0].exists() for maker in makers):
             return
-        names = [("europarl_en-de/train", PHRASE_SHARE), (TATOEBA, 1.0)]
-        names += [(f"wmt_en-de/{name}", 1.0) for name in NEWS]
-        pairs = [
-            pair
-            for name, share in names
-            for pair in zip(*(read_lines(self.file(name, code)) for code in (self.source, self.target)), strict=True)
-            if is_chosen(pair[0], share) and len(pair[0]) <= PHRASE_CHARACTERS
-        ]
+        pairs = [pair for pair in self.pairs(PHRASE_SHARE) if len(pair[0]) <= PHRASE_CHARACTERS]
         counts = count_phrases(pairs, ConsoleReporter())
         sentences = {fold(line) for pair in pairs for line in pair}  # "Thanks!" has a better translation of its own
         excluded = self.held_out() | self.opposite.held_out() | sentences
@@ -166,6 +158,35 @@ class Maker:
             for path, lines in reversed(tuple(zip(maker.phrase_files, (kept.keys(), kept.values()), strict=True))):
                 write_lines(path, lines)
             print(f"{maker.phrase_files[0]}: {len(kept):,} phrases", flush=True)
+
+    def names(self) -> None:
+        """Write sentence pairs in which names and numbers that both sides have are others."""
+        if self.dry_run or self.name_files[0].exists():
+            return
+        excluded = self.held_out()
+        pairs = [pair for pair in self.pairs(NAME_SHARE) if fold(pair[0]) not in excluded]
+        found = [*vary_pairs(pairs, name_model(pairs), seed=1)]
+        self.out.mkdir(parents=True, exist_ok=True)
+        for side in (1, 0):
+            write_lines(self.name_files[side], (pair[side] for pair in found))
+        print(f"{self.name_files[0]}: {len(found):,} pairs", flush=True)
+
+    def pairs(self, europarl_share: float) -> Iterator[tuple[str, str]]:
+        """The sentence pairs of people: a share of Europarl, all of Tatoeba and news."""
+        shares = {"europarl_en-de/train": europarl_share, TATOEBA: 1.0} | {f"wmt_en-de/{name}": 1.0 for name in NEWS}
+        for name, share in shares.items():
+            for source, target in zip(*map(read_lines, self.files(name)), strict=True):
+                if is_chosen(source, share):
+                    yield source, target
+
+    def files(self, name: str) -> tuple[Path, Path]:
+        """Both sides of a corpus."""
+        return self.file(name, self.source), self.file(name, self.target)
+
+    @property
+    def name_files(self) -> tuple[Path, Path]:
+        """The files of sentence pairs with other names."""
+        return self.out / f"names.{self.source}", self.out / f"names.{self.target}"
 
     @property
     def phrase_files(self) -> tuple[Path, Path]:
@@ -260,8 +281,9 @@ class Maker:
             for line in unseen([path], seen):
                 if is_chosen(line, share) and len(line.split()) <= SOURCE_WORDS:
                     yield line
-        if self.phrase_files[0].exists():
-            yield from read_lines(self.phrase_files[0])
+        for path in (self.phrase_files[0], self.name_files[0]):
+            if path.exists():
+                yield from read_lines(path)
 
     def held_out(self) -> set[str]:
         """The sentences of all test sets, folded."""

@@ -1,8 +1,9 @@
-"""benchmarks/shipped_models.py: the student's sources, its steps in the time that is left, its phrases and its card."""
+"""benchmarks/shipped_models.py: the student's sources and steps, its phrases and names, and its card."""
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 import shipped_card
 import shipped_models
+import shipped_names
 import shipped_phrases
 
 STEPS = {"teacher": 7, "aligner": 5, "student": 11}
@@ -140,6 +142,56 @@ def test_phrases_are_an_own_corpus_of_the_teacher_and_sources_of_the_student(
     monkeypatch.setattr(shipped_models.Maker, "run", lambda self, stage, *arguments: commands.append(arguments))
     maker(data).train("teacher", 12)
     assert str(maker(data).phrase_files[0]) in commands[0]
+
+
+def test_names_are_a_corpus_of_the_teacher_and_sources_of_the_student(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped_models, "NAME_SHARE", 1.0)
+    (data / "wmt_en-de/newstest2014.en").write_text("We saw Berlin in 5 days.\n", encoding="utf-8")
+    pairs = [("We saw Anna and her 37 cats.", "Wir sahen Anna und ihre 37 Katzen.")] * 3
+    write_corpus(data / shipped_models.TATOEBA, [*pairs, ("We saw Berlin in 5 days", "Wir sahen Berlin in 5 Tagen")])
+    maker(data).names()
+    found = [*zip(*map(shipped_models.read_lines, maker(data).name_files), strict=True)]
+    own = [pair for pair in found if pair[0].startswith("We saw")]
+    assert len(own) == 3  # that of the test set is left out
+    for source, target in own:
+        name, number = source.split()[2], source.split()[5]
+        assert target == f"Wir sahen {name} und ihre {number} Katzen." and name != "Anna"
+    assert own[0][0] in [*maker(data).source_lines()]
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(shipped_models.Maker, "run", lambda self, stage, *arguments: commands.append(arguments))
+    maker(data).train("teacher", 12)
+    assert str(maker(data).name_files[0]) in commands[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Mr Barroso met Tony Blair.", "Herr Barroso traf Tony Blair.", ["Barroso", "Tony", "Blair"]),
+        (
+            "In Rome, the EU has 27 members.",
+            "In Rom hat die EU 27 Mitglieder.",
+            ["27"],
+        ),  # a sentence begins; an article
+        ("Anna saw Anna.", "Anna sah sie.", []),
+        ("On 5 August, by Ford F-150", "Am 5. August, im Ford F-150", ["5", "F-150"]),
+    ],
+)
+def test_names_and_numbers_that_both_sides_have_once(source: str, target: str, expected: list[str]) -> None:
+    assert shipped_names.shared_words((source, target)) == expected
+
+
+@pytest.mark.parametrize("word", ["Barroso", "EU", "27", "1998", "F-150"])
+def test_another_word_is_of_the_same_kind(word: str) -> None:
+    model = shipped_names.NameModel(["Barroso", "Boro", "Bargo"], ["barrogo"])
+    generator = random.Random(3)
+    others = {shipped_names.other_word(word, model, generator) for _ in range(200)}
+    assert len(others) > 5 and "barrogo" not in map(str.lower, others)
+    if word[0].isdigit():
+        assert {len(other) for other in others} == {len(word)} and all(map(str.isdigit, others))
+    else:
+        assert all(other[0].isupper() or any(map(str.isdigit, other)) for other in others)
 
 
 def test_english_without_german_is_translated_back_for_the_teacher_into_english(
