@@ -10,7 +10,7 @@ Stages run in the order in which they are given, and each resumes where it stopp
 
     phrases   words and short phrases with their translations, from a quarter of the sentence pairs (three minutes on a
               CPU)
-    names     sentence pairs with other names and numbers in the places of those that both sides have, from half of the
+    names     sentence pairs with other names and numbers in the places of those that both sides have, from a quarter of the
               pairs, so that the models learn to copy (a minute on a CPU)
     backtranslate
               sentences of the target language translated back by a model of the opposite direction, for the teacher
@@ -77,7 +77,7 @@ LINES_PER_SECOND, STUDENT_STEP_SECONDS = 9500, 0.0078  # the teacher with beam 4
 STUDENT_OVERHEAD = 170  # seconds: align, select, prepare, compile, evaluate, compare
 SOURCE_WORDS = 80  # longer lines are not distilled
 PHRASE_SHARE, PHRASE_CHARACTERS = 0.25, 300  # of Europarl, and the longest sentence, in which phrases are looked for
-NAME_SHARE = 0.5  # of Europarl is searched for names
+NAME_SHARE = 0.25  # of Europarl is searched for names
 BACK_SHARE = 0.25  # of Europarl's German is translated back
 EUROPARL_SHARE = 0.75  # of Europarl is distilled; all sources take three minutes of one H200
 

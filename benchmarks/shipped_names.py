@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 WORD: Final = re.compile(r"[^\W_]+(?:[-.'’][^\W_]+)*")
@@ -57,7 +57,7 @@ def shared_words(pair: Sequence[str]) -> list[str]:
     for word, count in sides[0].items():
         named = word[0].isupper() and len(word) > 1 and word not in NOT_NAMES
         if count == sides[1][word] == 1 and (named or any(map(str.isdigit, word))):
-            before = [side[: find_word(side, word)] for side in pair]
+            before = [side[: next(one.start() for one in WORD.finditer(side) if one[0] == word)] for side in pair]
             if word[0].isdigit() or not any(map(starts_or_article, before)):
                 found.append(word)
     return found
@@ -69,15 +69,9 @@ def starts_or_article(before: str) -> bool:
     return STARTS_SENTENCE.search(before) is not None or {word.lower() for word in last} <= ARTICLES
 
 
-def find_word(text: str, word: str) -> int:
-    """Where a word is in a text that has it once."""
-    return next(found.start() for found in WORD.finditer(text) if found[0] == word)
-
-
-def replace_word(text: str, word: str, other: str) -> str:
-    """A text with another word in the place of one that it has once."""
-    start = find_word(text, word)
-    return text[:start] + other + text[start + len(word) :]
+def replace_words(text: str, others: Mapping[str, str]) -> str:
+    """A text with other words in the places of some."""
+    return WORD.sub(lambda word: others.get(word[0], word[0]), text)
 
 
 def other_word(word: str, model: NameModel, generator: random.Random) -> str:
@@ -101,16 +95,18 @@ def other_word(word: str, model: NameModel, generator: random.Random) -> str:
     return name.lower() + str(generator.randrange(2, 100))  # such as bfloat16
 
 
+def other_words(words: Iterable[str], model: NameModel, generator: random.Random) -> dict[str, str]:
+    """Another word of the same kind for each word."""
+    return {word: other_word(word, model, generator) for word in words}
+
+
 def vary_pairs(pairs: Iterable[tuple[str, str]], model: NameModel, seed: int) -> Iterator[tuple[str, str]]:
     """The pairs with names or numbers that both sides have, with others in their places."""
     generator = random.Random(seed)
     for pair in pairs:
         if words := shared_words(pair):
-            source, target = pair
-            for word in words:
-                other = other_word(word, model, generator)
-                source, target = replace_word(source, word, other), replace_word(target, word, other)
-            yield source, target
+            others = other_words(words, model, generator)
+            yield replace_words(pair[0], others), replace_words(pair[1], others)
 
 
 def name_model(pairs: Iterable[tuple[str, str]]) -> NameModel:
