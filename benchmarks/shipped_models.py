@@ -10,8 +10,8 @@ Stages run in the order in which they are given, and each resumes where it stopp
 
     phrases   words and short phrases with their translations, from a quarter of the sentence pairs (three minutes on a
               CPU)
-    names     sentence pairs with other names and numbers in the places of those that both sides have, from a quarter of the
-              pairs, so that the models learn to copy (a minute on a CPU)
+    names     sentence pairs with other names and numbers in the places of those that both sides have, from a quarter
+              of Europarl and all other pairs, so that the models learn to copy (a minute on a CPU)
     backtranslate
               sentences of the target language translated back by a model of the opposite direction, for the teacher
               (minutes on a CPU): English of the other Tatoeba folders, or German of Tatoeba, news and a quarter of
