@@ -146,21 +146,71 @@ def test_callers_at_once(paper: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_batches", "busy", "n_threads"), [(2, 0, 2), (3, 0, 3), (3, 1, 2), (2, 1, 2), (3, 2, 1), (12, 3, 1), (13, 3, 3)]
+    ("n_batches", "busy", "n_threads"), [(2, 0, 2), (3, 0, 3), (3, 1, 2), (2, 1, 2), (3, 2, 1), (20, 2, 1), (20, 3, 1)]
 )
-def test_a_few_batches_leave_busy_threads_alone(paper: Path, n_batches: int, busy: int, n_threads: int) -> None:
+def test_batches_leave_busy_threads_alone(paper: Path, n_batches: int, busy: int, n_threads: int) -> None:
     engine, started = load_native(paper, 3), set[int]()
     together = threading.Barrier(n_threads)
     engine.busy = busy
 
-    def run(workers: object, batch: range, team: int) -> None:
+    def run(workers: object, batch: int, team: int) -> None:
         if threading.get_ident() not in started:
             started.add(threading.get_ident())
             together.wait(60)
         time.sleep(0.01)  # one more thread would take some of the batches
 
-    engine.run_batches([range(i, i + 1) for i in range(n_batches)], run)
-    assert len(started) == n_threads
+    engine.run_batches(range(n_batches), run)
+    assert len(started) == n_threads and engine.busy == busy
+
+
+def test_blocks_of_documents_have_a_thread_each(paper: Path) -> None:
+    """Two callers on two threads: neither starts a helper, however many batches it has."""
+    engine, both, started = load_native(paper, 2), threading.Barrier(2), set[int]()
+
+    def run(workers: object, batch: int, team: int) -> None:
+        started.add(threading.get_ident())
+        both.wait(60)  # each batch of the one runs while one of the other does
+
+    with ThreadPoolExecutor(2) as callers:
+        engine.busy = 1  # the other has begun
+        one = callers.submit(engine.run_batches, range(9), run)
+        while not started:
+            time.sleep(0.001)
+        engine.busy = 1
+        other = callers.submit(engine.run_batches, range(9), run)
+        one.result(60), other.result(60)
+    assert len(started) == 2
+
+
+def test_a_call_takes_the_threads_of_one_that_ends(paper: Path) -> None:
+    engine, started = load_native(paper, 3), set[int]()
+    engine.busy = 3  # another call
+    together = threading.Barrier(3)
+
+    def run(workers: object, batch: int, team: int) -> None:
+        started.add(threading.get_ident())
+        if batch == 2:
+            engine.busy -= 3  # which ends
+        if batch > 2:
+            together.wait(60)
+
+    engine.run_batches(range(6), run)
+    assert len(started) == 3 and engine.busy == 0
+
+
+def test_helpers_leave_when_another_call_begins(paper: Path) -> None:
+    engine, at = load_native(paper, 2), list[int]()
+    together, caller = threading.Barrier(2), threading.get_ident()
+
+    def run(workers: object, batch: int, team: int) -> None:
+        at.append(threading.get_ident())
+        if batch == 1:
+            engine.busy += 1
+        if batch < 2:
+            together.wait(60)
+
+    engine.run_batches(range(9), run)
+    assert len({*at[:2]}) == 2 and {*at[2:]} == {caller} and engine.busy == 1
 
 
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD.values()], ids=["paper", *TOLD])
