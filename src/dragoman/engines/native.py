@@ -215,10 +215,10 @@ class NativeEngine:
             )
 
     def _batches(self, lengths: Sequence[int], search: Search) -> Iterator[range]:
-        """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
+        """Ranges of neighboring sentences: equal shares for all threads, in batches that fit the caches."""
         n = len(lengths)
-        n_batches = max(self.threads, -(-n // max(1, self.max_rows // search.beam)))
-        max_sentences = max(1, -(-n // n_batches))
+        rounds = max(1, -(-n // (self.threads * max(1, self.max_rows // search.beam))))  # of all threads
+        max_sentences = max(1, -(-n // (self.threads * rounds)))
         first = 0
         while first < n:
             last, tokens = first + 1, lengths[first] + 1

@@ -213,6 +213,26 @@ def test_helpers_leave_when_another_call_begins(paper: Path) -> None:
     assert len({*at[:2]}) == 2 and {*at[2:]} == {caller} and engine.busy == 1
 
 
+@pytest.mark.parametrize(
+    ("n", "threads", "beam", "sizes"),
+    [
+        (34, 2, 4, [9, 9, 9, 7]),
+        (32, 2, 4, [16, 16]),
+        (33, 1, 4, [11, 11, 11]),
+        (3, 2, 4, [2, 1]),
+        (1, 2, 4, [1]),
+        (10, 3, 64, [1] * 10),
+        (130, 8, 4, [9] * 14 + [4]),
+    ],
+)
+def test_batches_are_equal_shares_for_all_threads(
+    paper: Path, n: int, threads: int, beam: int, sizes: list[int]
+) -> None:
+    engine = load_native(paper, threads)
+    engine.max_rows = 64
+    assert [*map(len, engine._batches([5] * n, Search(beam=beam)))] == sizes
+
+
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD.values()], ids=["paper", *TOLD])
 def test_long_sentences_agree(recipe: ModelRecipe, tmp_path: Path) -> None:
     """More positions than are scored at once, and larger scores appearing later."""
