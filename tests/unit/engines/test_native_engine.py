@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dragoman.config import ModelRecipe
@@ -17,7 +18,7 @@ from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import unsupported_by_native
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError, ShapeError
-from dragoman.search.types import Hypothesis, Mean, Sampling, Search
+from dragoman.search.types import Hypothesis, Mean, RecordedHead, Sampling, Search
 from native_engines import load_ensembles, load_native
 from raising import raises
 from random_models import PAPER, TOLD, sentences, write_random, write_with_nan
@@ -235,12 +236,20 @@ def test_batches_are_equal_shares_for_all_threads(
 
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD.values()], ids=["paper", *TOLD])
 def test_long_sentences_agree(recipe: ModelRecipe, tmp_path: Path) -> None:
-    """More positions than are scored at once, and larger scores appearing later."""
+    """More positions than are scored at once, and larger scores appearing later; also in recorded attention."""
     directory = write_random(tmp_path / "m", recipe, 137)
     reference, engine = TorchEngine.load(directory), load_native(directory)
     sources = [[*range(4, 137)] * 2, [*range(136, 4, -1)]]
-    search = Search(beam=2, max_length=150, min_length=150)
-    assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
+    search, last = Search(beam=2, max_length=150, min_length=150), recipe.decoder_layers - 1
+    found = engine.search(sources, search, record=[RecordedHead(0, 0), RecordedHead(last, None)])
+    assert same(reference.search(sources, search), found, 1e-3) == 1.0
+    pairs = [(source, of[0].ids) for source, of in zip(sources, found, strict=True)]
+    for i, weights in reference.cross_maps(pairs):
+        for ours, theirs in zip(found[i][0].maps, (weights[0, 0], weights[last].mean(0)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+    maps, expected = (one.attention_maps(*pairs[1]) for one in (engine, reference))
+    for kind, weights in expected.items():
+        np.testing.assert_allclose(maps[kind], weights, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("recipe", TOLD.values(), ids=TOLD)
