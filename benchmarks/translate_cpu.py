@@ -177,7 +177,7 @@ def draw(found: list[dict], picture: Path) -> None:
 
 
 def limit_instructions(name: str) -> None:
-    """Have nobody use newer instructions: said to the others' libraries before they are loaded, ours built for them."""
+    """Limit all engines to these instructions: the others by environment variables, ours by its build."""
     from dragoman.engines import native_model
     from dragoman.engines.native_layout import STRUCTURES
     from dragoman.native import library
@@ -196,7 +196,9 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["base", "small"], choices=["base", "small"])
     parser.add_argument("--sentences", nargs="+", type=int, default=[1, 64], choices=[1, 64])
     parser.add_argument("--work", type=Path, help="keep the models there for the next run")
-    parser.add_argument("--instructions", choices=["avx2", "avx_vnni"], help="the newest that anybody may use")
+    parser.add_argument(
+        "--instructions", choices=["avx2", "avx_vnni"], help="the newest instructions that all engines may use"
+    )
     parser.add_argument("--cpu-time", action="store_true", help="the least CPU time; run it on one core, with taskset")
     parser.add_argument("--contenders", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS])
     parser.add_argument("--lengths", action="store_true")

@@ -4,8 +4,8 @@
         --documents tests/fixtures/documents
 
 Translates, scores, aligns and evaluates with every variant that the processor supports, and translates documents; fails
-if a variant translates differently in float32, if PyTorch is needed, if anything is compiled, or if the installation is
-too large.
+if a variant translates differently in float32, if a document is left out, if PyTorch is needed, if anything is
+compiled, or if the installation is too large.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 MAX_MEGABYTES = 120  # of the environment's packages, without pip and setuptools
 INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+NO_DOCUMENTS = (".png", ".py", ".sh")  # what makes the documents of the fixtures
 SUPPORTED = """
 import ctypes
 from dragoman.native import shipped, variants
@@ -43,6 +44,11 @@ def installed_megabytes(packages: Path) -> float:
     parts = [part for part in packages.iterdir() if not part.name.startswith(INSTALLERS)]
     files = [file for part in parts for file in ([part] if part.is_file() else part.rglob("*")) if file.is_file()]
     return sum(file.stat().st_size for file in files) / 2**20
+
+
+def files_below(place: Path) -> set[Path]:
+    """The files in a folder and its subfolders, relative to it."""
+    return {file.relative_to(place) for file in place.rglob("*") if file.is_file()}
 
 
 def try_wheel(
@@ -97,7 +103,11 @@ def try_wheel(
         print(f"dragoman {command[0]}: works")
     if documents is not None:
         run("-m", "dragoman", "translate", here, str(documents.resolve()), "-o", "translated")
-        print(f"dragoman translate: {sum(file.is_file() for file in (folder / 'translated').rglob('*'))} documents")
+        sent, written = (files_below(place) for place in (documents, folder / "translated"))
+        expected = {file for file in sent if file.suffix not in NO_DOCUMENTS}
+        if missing := sorted(map(str, expected - written)):
+            raise SystemExit(f"{len(missing)} of {len(expected)} documents were not translated: {', '.join(missing)}")
+        print(f"dragoman translate: {len(expected)} documents")
 
 
 def main() -> None:

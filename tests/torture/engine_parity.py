@@ -107,7 +107,7 @@ def draw_case(draw: Random, code: Any) -> Case:
     torch.manual_seed(draw.randrange(1 << 32))
     models = [random_model(recipe, vocabulary) for recipe in recipes]
     mean: Mean = draw.choice(get_args(Mean))
-    sources = draw_rows(draw, draw.choice((1, 2, 7, draw.randint(1, 20))), source_size, draw.choice((3, 9, 25)))
+    sources = draw_rows(draw, draw.choice((1, 2, 7, draw.randint(1, 20))), source_size, draw_longest(draw))
     search = draw_search(draw)
     sampling = draw_sampling(draw) if kind == "sampling" else None
     search = Search(
@@ -117,7 +117,7 @@ def draw_case(draw: Random, code: Any) -> Case:
     if kind == "constraints" or (kind == "sampling" and draw.random() < 0.3):
         constraints = random_tables(random_letters(size, draw), len(sources), draw)
     prefixes = [[*filter(lambda id_: id_ > EOS, row)] for row in draw_rows(draw, len(sources), size, 6)]
-    targets = draw_rows(draw, len(sources), size, draw.choice((3, 9, 25)))
+    targets = draw_rows(draw, len(sources), size, draw_longest(draw))
     threads = draw.choice((1, 2, 3))
     engines = (native_engine(code, recipes, models, vocabulary, threads, quantize, mean) for quantize in (False, True))
     return Case(
@@ -127,6 +127,11 @@ def draw_case(draw: Random, code: Any) -> Case:
     )  # fmt: skip
 
 
+def draw_longest(draw: Random) -> int:
+    """The largest number of tokens; sometimes more than attention scores at a time (SPAN of attention.c)."""
+    return draw.choice((3, 3, 9, 9, 25, 25, draw.randint(70, 150)))
+
+
 def draw_distinct_recipe(draw: Random) -> ModelRecipe:
     """A recipe with enough features that hypotheses differ, and positions for all sentences.
 
@@ -134,7 +139,7 @@ def draw_distinct_recipe(draw: Random) -> ModelRecipe:
     """
     while (recipe := draw_recipe(draw)).d_model < 4:
         pass
-    return replace(recipe, max_positions=draw.randint(40, 150))
+    return replace(recipe, max_positions=draw.randint(40, 250))
 
 
 def random_model(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import note
 from dragoman.cli.input import is_folder
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dragoman.documents.reports.report import Report
     from dragoman.translation.translator import Translator
 
-T = TypeVar("T")
 MAX_NOTES = 5  # segments to list per document
 DOUBTFUL_CONFIDENCE = (
     0.5  # the mean of a document; 0.37 of a German one with a model for English, 0.86 of an English one
@@ -163,16 +162,20 @@ def translate_many(
         results = translate_documents_on_ray(
             translator, documents, output, format=format_name, **ray_arguments, **options
         )
-    for document, result in note_if_stopped(results):
-        if result is None:
-            before += 1
-        elif isinstance(result, DragomanError):
-            errors.append(result)
-            note(f"{document.source} was not translated: {result}")
-        else:
-            show_report(str(document.source), result)
-            show_other_language(str(document.source), result, translator, options)
-            to_review = to_review or result.needs_review
+    try:
+        for document, result in results:
+            if result is None:
+                before += 1
+            elif isinstance(result, DragomanError):
+                errors.append(result)
+                note(f"{document.source} was not translated: {result}")
+            else:
+                show_report(str(document.source), result)
+                show_other_language(str(document.source), result, translator, options)
+                to_review = to_review or result.needs_review
+    except KeyboardInterrupt:
+        note("finished documents are kept; run the same command to continue")
+        raise
     if to_review:
         note("to see the segments to review, translate one document at a time with --review FILE")
     if before:
@@ -182,15 +185,6 @@ def translate_many(
             f"{plural(len(errors), 'document')} of {len(documents):,} could not be translated; see above",
             code=errors[0].code,
         )
-
-
-def note_if_stopped(results: Iterator[T]) -> Iterator[T]:
-    """The results; after Ctrl-C, say that the same command continues."""
-    try:
-        yield from results
-    except KeyboardInterrupt:
-        note("finished documents are kept; run the same command to continue")
-        raise
 
 
 def translate_documents_on_ray(

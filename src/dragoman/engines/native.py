@@ -8,9 +8,9 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, get_args
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 Batch = TypeVar("Batch")
 MAX_BATCH_TOKENS: Final = 8192
 MAX_TEAM: Final = 4  # threads that share the work of a single batch
-FEW_BATCHES: Final = 4  # for each thread: those of a block of a document, whose other blocks have the other threads
 
 
 class SearchInput(NamedTuple):
@@ -160,38 +159,47 @@ class NativeEngine:
         return native_attention_maps(self, source, target)
 
     def run_batches(self, batches: Sequence[Batch], run: Callable[[Workers, Batch, int], None]) -> None:
-        """Call `run(workers, batch, team)` for each batch; threads take batches in turn, a team shares a single one.
+        """Call `run(workers, batch, team)` for each batch; a team of threads shares a single one.
 
-        A few batches leave the threads alone that other calls are using.
+        Before each batch that the caller's thread takes, it starts helpers if fewer than all threads are busy with any
+        call; before each of theirs, they end if more are, since another call has begun.
         """
-        if len(batches) == 1:
-            self._work(iter(batches), run, self.threads)
-            return
-        failed: list[BaseException] = []
-        queue = takewhile(lambda _: not failed, batches)  # the others stop once one has failed
+        waiting, failed, helpers = deque(batches), list[BaseException](), list[threading.Thread]()
 
-        def work() -> None:
+        def work(taken: Iterator[Batch], team: int = 1) -> None:
             try:
-                self._work(queue, run, 1)
+                self._work(taken, run, team)
             except BaseException as error:
                 failed.append(error)
+                with self.lock:
+                    waiting.clear()  # the others stop once one has failed
 
-        busy = self.busy if len(batches) <= FEW_BATCHES * self.threads else 0
-        threads = min(self.threads - busy, len(batches))
-        others: list[threading.Thread] = []
+        def taken_by_caller() -> Iterator[Batch]:
+            while waiting:
+                for _ in range(min(self.threads - self.busy, len(waiting) - 1)):
+                    helper = threading.Thread(target=work, args=(taken_by_helper(),), daemon=True)
+                    self.busy += 1
+                    try:
+                        helper.start()
+                    except RuntimeError:  # the system allows no more threads: continue with fewer
+                        self.busy -= 1
+                        break
+                    helpers.append(helper)
+                yield waiting.popleft()
+
+        def taken_by_helper() -> Iterator[Batch]:
+            while waiting and self.busy <= self.threads:
+                yield waiting.popleft()
+
+        with self.lock:
+            self.busy += 1
         try:
-            while len(others) < threads - 1:
-                thread = threading.Thread(target=work, daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # the system allows no more threads: continue with fewer
-                    break
-                others.append(thread)
-            work()
-            for thread in others:
-                thread.join()
-        except BaseException as error:  # Ctrl-C while waiting
-            failed.append(error)
+            work(taken_by_caller(), self.threads if len(batches) == 1 else 1)
+            for helper in helpers:
+                helper.join()
+        except BaseException:  # Ctrl-C while waiting
+            with self.lock:
+                waiting.clear()
             raise
         if failed:
             raise failed[0]
@@ -207,10 +215,10 @@ class NativeEngine:
             )
 
     def _batches(self, lengths: Sequence[int], search: Search) -> Iterator[range]:
-        """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
+        """Ranges of neighboring sentences: equal shares for all threads, in batches that fit the caches."""
         n = len(lengths)
-        n_batches = max(self.threads, -(-n // max(1, self.max_rows // search.beam)))
-        max_sentences = max(1, -(-n // n_batches))
+        rounds = max(1, -(-n // (self.threads * max(1, self.max_rows // search.beam))))  # of all threads
+        max_sentences = max(1, -(-n // (self.threads * rounds)))
         first = 0
         while first < n:
             last, tokens = first + 1, lengths[first] + 1
@@ -221,15 +229,15 @@ class NativeEngine:
             first = last
 
     def _work(self, batches: Iterator[Batch], run: Callable[[Workers, Batch, int], None], team: int) -> None:
-        """Run batches until none are left."""
-        with self.lock:
-            if self.free:
-                workers = self.free.pop()
-            else:
-                workers = (ctypes.c_void_p * len(self.models))(*[model.new_worker() for model in self.models])
-            self.busy += 1
-            team = min(team, MAX_TEAM) if self.busy == 1 else 1  # do not let spinning threads slow down others
+        """Run batches, which are taken under the lock, until none are left; this thread is among the busy ones."""
+        workers: Workers | None = None
         try:
+            with self.lock:
+                if self.free:
+                    workers = self.free.pop()
+                else:
+                    workers = (ctypes.c_void_p * len(self.models))(*[model.new_worker() for model in self.models])
+                team = min(team, MAX_TEAM) if self.busy == 1 else 1  # do not let spinning threads slow down others
             while True:
                 with self.lock:
                     batch = next(batches, None)
@@ -239,7 +247,8 @@ class NativeEngine:
         finally:
             with self.lock:
                 self.busy -= 1
-                self.free.append(workers)
+                if workers is not None:
+                    self.free.append(workers)
 
     def _translate(self, workers: Workers, given: SearchInput, part: slice, team: int) -> HypothesisTable:
         """The hypotheses of a batch."""

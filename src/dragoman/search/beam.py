@@ -71,7 +71,7 @@ def forbid_repeats(logits: Tensor, written: Tensor, n: int) -> None:
 class Finished:
     """Finished hypotheses, at most `slots` for each of n sentences, in the order in which they finished.
 
-    `eager [n]` are sentences whose search may end early: those with required phrases.
+    `eager [n]`: sentences with required phrases, whose search ends by a looser rule.
     """
 
     def __init__(self, n: int, slots: int, rules: Rules, eager: Tensor | None = None) -> None:

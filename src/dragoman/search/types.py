@@ -115,7 +115,8 @@ class Search:
 
     A sentence has `beam` slots. At each step its open hypotheses are extended by every token, and the likeliest are
     kept, as many as there are open slots; a finished hypothesis keeps its slot. The search stops when every slot is
-    finished, or when no open hypothesis can still beat the `n_best` finished ones. Beam 1 is greedy search.
+    finished, or when no open hypothesis can still beat the `n_best` finished ones. With required phrases, it already
+    stops when no open hypothesis would be among the `n_best` if it ended with the next token. Beam 1 is greedy search.
 
     Hypotheses are ranked by log P(Y | X) / lp(Y), with lp(Y) = ((5 + |Y|) / 6) ** length_penalty, where |Y| counts
     tokens and the EOS token. Y has at most `extra_length` tokens more than the source, and no more than `max_length`;

@@ -65,10 +65,9 @@ class Assembly:
             if self.alignment is not None:
                 from dragoman.translation.alignment import move_language_last
 
-                tokens = self.source.tokens_many(read), self.target.tokens_many(outputs)
-                for one, pair, source, target in zip(made, pairs, *tokens, strict=True):
-                    weights = move_language_last(np.asarray(self.alignment[pair]), n)[:, : len(source)]
-                    vars(one).update(source_tokens=source, tokens=target, alignment_weights=weights)
+                for one, pair, source in zip(made, pairs, read, strict=True):
+                    weights = move_language_last(np.asarray(self.alignment[pair]), n)
+                    vars(one)["alignment_weights"] = weights[:, : len(source)]
         if not several:
             return made
         best: list[Translation] = []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from dragoman.translation.segmentation import ONE_SEGMENT, WHOLE, Layout, begins_word, join_segments
 
@@ -31,9 +31,13 @@ class DeferredTokens:
         if instance is None:
             return ()  # the default of the field
         values = vars(instance)
-        ids, tokenizer = values.pop(f"_{self.name}"), values["_tokenizers"][self.name == "tokens"]
+        ids = values.get(f"_{self.name}")
+        if ids is None:  # another thread has computed them since
+            return cast("tuple[str, ...]", values[self.name])
+        tokenizer = values["_tokenizers"][self.name == "tokens"]
         found = tuple(tokenizer.tokens(memoryview(ids).cast("i").tolist() if isinstance(ids, bytes) else ids))
         values[self.name] = found
+        values.pop(f"_{self.name}", None)
         return found
 
 

@@ -75,13 +75,19 @@ def test_a_folder_goes_to_a_directory(
     assert (out / "page.html").stat().st_mtime_ns == changed
 
 
+@pytest.mark.parametrize("during", ["documents.folders.translate_into", "cli.document_files.show_report"])
 def test_a_folder_that_was_stopped_says_how_to_continue(
-    model: Path, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    during: str,
+    model: Path,
+    page: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dragoman.documents.folders.translate_into", interrupted)
+    monkeypatch.setattr(f"dragoman.{during}", interrupted)
     code, _, err = leave(capsys, "translate", str(model), str(page.parent), "-o", str(tmp_path / "out"))
     assert code == 130 and "run the same command to continue" in err
 

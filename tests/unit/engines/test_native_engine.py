@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dragoman.config import ModelRecipe
@@ -17,7 +18,7 @@ from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import unsupported_by_native
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError, ShapeError
-from dragoman.search.types import Hypothesis, Mean, Sampling, Search
+from dragoman.search.types import Hypothesis, Mean, RecordedHead, Sampling, Search
 from native_engines import load_ensembles, load_native
 from raising import raises
 from random_models import PAPER, TOLD, sentences, write_random, write_with_nan
@@ -146,31 +147,109 @@ def test_callers_at_once(paper: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_batches", "busy", "n_threads"), [(2, 0, 2), (3, 0, 3), (3, 1, 2), (2, 1, 2), (3, 2, 1), (12, 3, 1), (13, 3, 3)]
+    ("n_batches", "busy", "n_threads"), [(2, 0, 2), (3, 0, 3), (3, 1, 2), (2, 1, 2), (3, 2, 1), (20, 2, 1), (20, 3, 1)]
 )
-def test_a_few_batches_leave_busy_threads_alone(paper: Path, n_batches: int, busy: int, n_threads: int) -> None:
+def test_batches_leave_busy_threads_alone(paper: Path, n_batches: int, busy: int, n_threads: int) -> None:
     engine, started = load_native(paper, 3), set[int]()
     together = threading.Barrier(n_threads)
     engine.busy = busy
 
-    def run(workers: object, batch: range, team: int) -> None:
+    def run(workers: object, batch: int, team: int) -> None:
         if threading.get_ident() not in started:
             started.add(threading.get_ident())
             together.wait(60)
         time.sleep(0.01)  # one more thread would take some of the batches
 
-    engine.run_batches([range(i, i + 1) for i in range(n_batches)], run)
-    assert len(started) == n_threads
+    engine.run_batches(range(n_batches), run)
+    assert len(started) == n_threads and engine.busy == busy
+
+
+def test_blocks_of_documents_have_a_thread_each(paper: Path) -> None:
+    """Two callers on two threads: neither starts a helper, however many batches it has."""
+    engine, both, started = load_native(paper, 2), threading.Barrier(2), set[int]()
+
+    def run(workers: object, batch: int, team: int) -> None:
+        started.add(threading.get_ident())
+        both.wait(60)  # each batch of the one runs while one of the other does
+
+    with ThreadPoolExecutor(2) as callers:
+        engine.busy = 1  # the other has begun
+        one = callers.submit(engine.run_batches, range(9), run)
+        while not started:
+            time.sleep(0.001)
+        engine.busy = 1
+        other = callers.submit(engine.run_batches, range(9), run)
+        one.result(60), other.result(60)
+    assert len(started) == 2
+
+
+def test_a_call_takes_the_threads_of_one_that_ends(paper: Path) -> None:
+    engine, started = load_native(paper, 3), set[int]()
+    engine.busy = 3  # another call
+    together = threading.Barrier(3)
+
+    def run(workers: object, batch: int, team: int) -> None:
+        started.add(threading.get_ident())
+        if batch == 2:
+            engine.busy -= 3  # which ends
+        if batch > 2:
+            together.wait(60)
+
+    engine.run_batches(range(6), run)
+    assert len(started) == 3 and engine.busy == 0
+
+
+def test_helpers_leave_when_another_call_begins(paper: Path) -> None:
+    engine, at = load_native(paper, 2), list[int]()
+    together, caller = threading.Barrier(2), threading.get_ident()
+
+    def run(workers: object, batch: int, team: int) -> None:
+        at.append(threading.get_ident())
+        if batch == 1:
+            engine.busy += 1
+        if batch < 2:
+            together.wait(60)
+
+    engine.run_batches(range(9), run)
+    assert len({*at[:2]}) == 2 and {*at[2:]} == {caller} and engine.busy == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "threads", "beam", "sizes"),
+    [
+        (34, 2, 4, [9, 9, 9, 7]),
+        (32, 2, 4, [16, 16]),
+        (33, 1, 4, [11, 11, 11]),
+        (3, 2, 4, [2, 1]),
+        (1, 2, 4, [1]),
+        (10, 3, 64, [1] * 10),
+        (130, 8, 4, [9] * 14 + [4]),
+    ],
+)
+def test_batches_are_equal_shares_for_all_threads(
+    paper: Path, n: int, threads: int, beam: int, sizes: list[int]
+) -> None:
+    engine = load_native(paper, threads)
+    engine.max_rows = 64
+    assert [*map(len, engine._batches([5] * n, Search(beam=beam)))] == sizes
 
 
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD.values()], ids=["paper", *TOLD])
 def test_long_sentences_agree(recipe: ModelRecipe, tmp_path: Path) -> None:
-    """More positions than are scored at once, and larger scores appearing later."""
+    """More positions than are scored at once, and larger scores appearing later; also in recorded attention."""
     directory = write_random(tmp_path / "m", recipe, 137)
     reference, engine = TorchEngine.load(directory), load_native(directory)
     sources = [[*range(4, 137)] * 2, [*range(136, 4, -1)]]
-    search = Search(beam=2, max_length=150, min_length=150)
-    assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
+    search, last = Search(beam=2, max_length=150, min_length=150), recipe.decoder_layers - 1
+    found = engine.search(sources, search, record=[RecordedHead(0, 0), RecordedHead(last, None)])
+    assert same(reference.search(sources, search), found, 1e-3) == 1.0
+    pairs = [(source, of[0].ids) for source, of in zip(sources, found, strict=True)]
+    for i, weights in reference.cross_maps(pairs):
+        for ours, theirs in zip(found[i][0].maps, (weights[0, 0], weights[last].mean(0)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+    maps, expected = (one.attention_maps(*pairs[1]) for one in (engine, reference))
+    for kind, weights in expected.items():
+        np.testing.assert_allclose(maps[kind], weights, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("recipe", TOLD.values(), ids=TOLD)

@@ -81,7 +81,8 @@ def compare_builds(code: ctypes.CDLL, best: ctypes.CDLL, build_name: str, direct
     assert sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a) < 0.3
     if best.instructions() in (b"amx", b"avx512_vnni") and build_name not in ("avx_vnni", "avx2", "portable"):
         # Sums of whole numbers are exact; compilers fuse the products of rotations in different ways.
-        assert a == pytest.approx(b, rel=0, abs=2e-5)
+        rotary = Recipe.load(directory / "recipe.toml").model.positions == "rotary"
+        assert a == (pytest.approx(b, rel=0, abs=2e-5) if rotary else b)
 
 
 def test_the_structures_of_python_are_those_of_c() -> None:

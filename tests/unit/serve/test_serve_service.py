@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_translator import FakeTranslator, fake_service
 
+from dragoman.search.types import Search
 from dragoman.serve.errors import RequestError
+from dragoman.serve.scheduling.budget import exceeds_bytes
 from dragoman.serve.scheduling.queue import BatchSettings
 from dragoman.serve.service import Caller, Service
+from dragoman.translation import alignment
+from dragoman.translation.result import Translation
 from raising import raises
 
 
@@ -206,3 +212,41 @@ def test_more_lines_than_there_is_memory_for_are_refused() -> None:
         assert await ask(service, "\n" * 200_000) == ["\n" * 200_000]  # empty lines are no work
 
     play(scene)
+
+
+class Aligning(FakeTranslator):
+    """Translations whose alignments are computed when they are first read, as those of a model."""
+
+    def translation(self, text: str, settings: dict[str, Any]) -> Translation:
+        made = super().translation(text, settings)
+        for one in (made, *made.alternatives):
+            vars(one).update(source_tokens=("▁a",), tokens=("▁a",), alignment_weights=np.ones((1, 1), np.float32))
+            del vars(one)["alignment"]
+        return made
+
+
+@pytest.mark.parametrize("text", ["a", "a\nb"], ids=["line", "lines"])
+def test_alignments_are_computed_by_the_worker(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, align = list[int](), alignment.align
+
+    def recorded(*given: Any) -> alignment.Links:
+        threads.append(threading.get_ident())
+        return align(*given)
+
+    monkeypatch.setattr(alignment, "align", recorded)
+    service = fake_service(translator=Aligning())
+    service.start()
+
+    async def scene() -> None:
+        caller = Caller(asyncio.get_running_loop().time() + 30, never)
+        settings = settings_of(service, search=Search(beam=2, n_best=2), alignment=True)
+        found = await service.translate([text], settings, caller)
+        assert not exceeds_bytes(found, 10_000)
+        expected = tuple((i, i) for i in range(len(text.split())))
+        assert found[0].alignment == found[0].alternatives[0].alignment == expected
+        assert (await service.translate_with_attention("a", settings, caller)).alignment == ((0, 0),)
+
+    asyncio.run(scene())
+    service.close()
+    service.worker.thread.join(30)
+    assert {*threads} == {service.worker.thread.ident}  # not by the event loop

@@ -27,6 +27,7 @@ from dragoman.text.trees.dependency import Tree, TreeAligner
 from dragoman.translation.assembly import Assembly
 from dragoman.translation.degeneracy import longest_loop, looping_rows, repetitive_rows
 from dragoman.translation.options import SearchOptions, TranslationOptions, TranslationRequest, resolve_search
+from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import join_segments, split_tokens
 from raising import raises
 from small_model import model_at
@@ -212,6 +213,25 @@ def test_an_alignment_is_computed_when_it_is_read(translator: Translator) -> Non
     copy = pickle.loads(pickle.dumps(one))
     assert copy.alignment == one.alignment == vars(one)["alignment"]
     assert copy == one == other and "alignment" in vars(other)
+
+
+def test_tokens_of_aligned_translations_are_computed_when_they_are_read(translator: Translator) -> None:
+    found = translator.translate("the old box", alignment=True, **SHORT)
+    assert not {"tokens", "source_tokens", "alignment"} & {*vars(found)}
+    assert found.alignment_weights.shape == (len(found.tokens), len(found.source_tokens))
+
+
+def test_two_threads_may_read_tokens_at_once() -> None:
+    class Slow:
+        calls = 0
+
+        def tokens(self, _: list[int]) -> list[str]:
+            self.calls += 1
+            return [*made.tokens] if self.calls == 1 else ["▁a"]  # the second call ends before the first
+
+    made = object.__new__(Translation)
+    vars(made).update(_tokens=[5], _tokenizers=(None, Slow()))
+    assert made.tokens == vars(Translation)["tokens"].__get__(made) == ("▁a",)
 
 
 def test_attention_is_the_last_but_one_layers_mean(translator: Translator) -> None:

@@ -14,7 +14,7 @@ from dragoman.data.corpora.compression import OpenFile, open_binary, read_blocks
 from dragoman.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
-CONTROLS = re.compile(rb"[\0-\x08\x0e-\x19]")  # that no encoding of text has, except UTF-16
+CONTROLS = re.compile(rb"[\0-\x08\x0e-\x19]")  # rare in text, except in UTF-16
 
 
 def read_line_blocks(
@@ -76,8 +76,9 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         line = before + block.count(b"\n", 0, start) + 1
         bad = " ".join(f"{byte:02x}" for byte in block[error.start : error.start + 4])
         place = f"{path}, line {line}, byte {error.start - start + 1}: not UTF-8 ({bad}: {error.reason})"
-        if CONTROLS.search(block):
-            advice = "it has control characters, so it is a binary file, or UTF-16; give a text file in UTF-8"
+        end = block.find(b"\n", error.start)
+        if b"\0" in block or CONTROLS.search(block, start, len(block) if end < 0 else end):
+            advice = "it may be a binary file, or UTF-16: it has control characters; give a text file in UTF-8"
         else:
             advice = "convert the file, for example with: iconv -f LATIN1 -t UTF-8"
         wrong = DataError(f"{place}; {advice}", code="not_utf8")

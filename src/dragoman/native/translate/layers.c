@@ -140,13 +140,16 @@ static void store_keys_values(Worker *w, const float *from, int stride, int rows
 static void attend_rows(Worker *w, int kind, int layer, int row, int count, const float *const *queries, float *const *outputs,
                         const KeyValues *kv, int thread) {
     const Recorder *recorder = &w->recorder;
-    int recorded = recorder->wants && recorder->wants(recorder->keeper, kind, layer);
+    __typeof__(attend) *kernel = kv->relative ? attend_relative : attend;
+    if (!recorder->wants || !recorder->wants(recorder->keeper, kind, layer)) {
+        kernel(count, &w->model->heads, queries, outputs, NULL, kv);
+        return;
+    }
     Floats *weights[MAX_QUERIES];
-    for (int i = 0; i < count && recorded; i++)
+    for (int i = 0; i < count; i++)
         weights[i] = recorder->weights + ((size_t)thread * MAX_QUERIES + (size_t)i) * recorder->stride;
-    (kv->relative ? attend_relative : attend)(count, &w->model->heads, queries, outputs, recorded ? weights : NULL, kv);
-    for (int i = 0; i < count && recorded; i++)
-        recorder->record(recorder->keeper, kind, layer, row + i, weights[i], kv->count);
+    kernel(count, &w->model->heads, queries, outputs, weights, kv);
+    for (int i = 0; i < count; i++) recorder->record(recorder->keeper, kind, layer, row + i, weights[i], kv->count);
 }
 
 typedef struct {

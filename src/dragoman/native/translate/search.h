@@ -62,7 +62,6 @@ typedef struct {
     WeighedToken *weighed; /* [thread][vocabulary], to sample from */
     size_t entry;    /* the first cache entry of this step */
     float *recorded; /* [entry][recorded][longest_source]; NULL for none */
-    Floats *weights; /* of MAX_QUERIES queries; NULL for none */
 } Search;
 
 /* For a Recorder that keeps the attention of the heads that the job names. */

@@ -85,10 +85,11 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     int32_t *histories = region_alloc(r, 4 * rows * 4 * steps);
     FinishedHypothesis *finished = region_alloc(r, sizeof(FinishedHypothesis) * (size_t)job->sentences * slots);
     int32_t *done = region_alloc(r, 4 * (size_t)job->sentences * slots * steps);
-    size_t width = (size_t)job->longest_source, weights = (size_t)w->model->heads.groups * width;
+    size_t width = (size_t)job->longest_source;
     int32_t *tables = region_alloc(r, job->maps ? 4 * (size_t)job->sentences * slots * steps : 0);
     s->recorded = region_alloc(r, job->maps ? sizeof(float) * rows * (steps - 1) * (size_t)job->recorded * width : 0);
-    s->weights = region_alloc(r, job->maps ? sizeof(Floats) * MAX_QUERIES * weights : 0);
+    w->recorder.stride = (size_t)w->model->heads.groups * width;
+    w->recorder.weights = region_alloc(r, job->maps ? sizeof(Floats) * MAX_QUERIES * w->recorder.stride : 0);
     allocate_constraints(r, s, rows);
     if (!r->start) return;
     if (!stored) p->stored = NULL;
@@ -113,6 +114,10 @@ static int prepare_others(Worker *const *workers, int models, const Batch *b, in
     }
     return 0;
 }
+
+/* More than 64 do not fit the L2 cache with their keys and values. But tiles multiply so fast that reading the weights takes
+longer, which more rows share. */
+int batch_rows(void) { return HAS_AMX ? 128 : 64; }
 
 int translate(Worker *w, const TranslationJob *job) {
     if (request_tiles()) return TILES_REFUSED;
@@ -153,7 +158,7 @@ int translate(Worker *w, const TranslationJob *job) {
     }
     s.rows = job->sentences;
     tiles_begin();
-    if (job->maps) w->recorder = (Recorder){wants_heads, record_heads, &s, s.weights, (size_t)m->heads.groups * (size_t)b.longest_source};
+    if (job->maps) w->recorder.wants = wants_heads, w->recorder.record = record_heads, w->recorder.keeper = &s;
     for (int i = 0; i < job->models; i++) {
         pool_open(&workers[i]->pool, i ? 1 : job->threads);
         encode(workers[i], job->source, b.at, b.first, b.length, b.tokens);

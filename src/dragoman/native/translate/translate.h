@@ -15,3 +15,6 @@ EXPORT int self_test(void);
 
 /* The instructions of its int8 products, by the names of native/variants.py. */
 EXPORT const char *instructions(void);
+
+/* How many hypotheses a thread should translate at a time. */
+EXPORT int batch_rows(void);

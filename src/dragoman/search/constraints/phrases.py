@@ -49,7 +49,7 @@ def occurrences(text: str, phrase: str) -> Iterator[int]:
 
 def count_occurrences(text: str, alternatives: Sequence[str]) -> int:
     """Number of non-overlapping occurrences of any of these phrases in the text."""
-    there = (phrase for phrase in alternatives if phrase in text)  # hardly ever: found out quickly
+    there = (phrase for phrase in alternatives if phrase in text)  # a quick test that nearly always fails
     found = sorted((start + len(phrase), start) for phrase in there for start in occurrences(text, phrase))
     number, reached = 0, 0
     for end, start in found:

@@ -94,7 +94,7 @@ class QueuedRequest:
         self.results[index] = translation
         self.n_missing -= 1
         if self.meter is not None:
-            self.meter.add(translation, self.settings[index].search)
+            self.meter.add(translation, self.settings[index].search)  # computes alignments, not left to the event loop
 
     def work(self, index: int) -> int:
         """The estimated work of one sentence."""

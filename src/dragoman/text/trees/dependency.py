@@ -238,7 +238,8 @@ class TreeAligner:
             )
         if not isinstance(tree, Tree):
             raise TextError(
-                f"a tree must be a `Tree`, as `read_trees` returns; got {tree!r}; an empty text has no tree",
+                "give trees as `read_trees_file` of dragoman.data.corpora.reader returns them, none for an empty text; "
+                f"got {tree!r}",
                 code="wrong_type",
             )
         self.taken, self.last = self.taken + 1, tree.where

@@ -284,6 +284,21 @@ def test_lines_before_a_wrong_one_are_given(tmp_path, bad, code):
     assert found == ["one", "", "three"]
 
 
+@pytest.mark.parametrize(
+    ("content", "binary"),
+    [
+        (b"caf\xe9\na stray \x08 character\n", False),
+        (b"a stray \x08 character\ncaf\xe9", False),
+        (b"caf\xe9 \x08\n", True),
+        (b"caf\xe9 \x08", True),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\n", True),
+    ],
+)
+def test_control_characters_of_other_lines_make_no_binary_file(tmp_path, content, binary):
+    with raises(DataError, "not_utf8", "may be a binary file" if binary else "iconv"):
+        list(read_line_blocks(put(tmp_path, "x", content)))
+
+
 def test_the_line_of_a_wrong_byte_is_right_deep_in_a_file(tmp_path):
     good = "eine Zeile mit Umlaut ü\n".encode() * 200_000
     path = put(tmp_path, "a", good + b"ab\xff\n" + good)

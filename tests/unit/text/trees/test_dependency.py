@@ -240,7 +240,7 @@ def test_trees_are_taken_for_texts_that_are_not_empty() -> None:
     with raises(TextError, "count_mismatch", "t.conllu", "3"):
         trees.check_finished()
     for wrong in ("(a)", None):  # None is no tree of a text that has none, and not the end of them
-        with raises(TextError, "wrong_type"):
+        with raises(TextError, "wrong_type", "read_trees_file", repr(wrong)):
             TreeAligner([wrong, Tree(("a",), (0,))]).byte_depths("a")  # type: ignore[list-item]
         with raises(TextError, "count_mismatch"):
             TreeAligner([wrong]).check_finished()  # type: ignore[list-item]

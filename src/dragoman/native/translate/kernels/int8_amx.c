@@ -11,9 +11,6 @@ typedef struct {
     uint8_t rows[16];
 } TileShape;
 
-/* Tiles multiply so fast that reading the weights takes longer: more rows share it. */
-int batch_rows(void) { return 128; }
-
 int request_tiles(void) { return syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */) ? -1 : 0; }
 
 void tiles_begin(void) {
@@ -63,7 +60,6 @@ void amx_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out, 
 }
 #else
 int request_tiles(void) { return 0; }
-int batch_rows(void) { return 64; } /* more do not fit the L2 cache with their keys and values */
 void tiles_begin(void) {}
 void tiles_end(void) {}
 #endif

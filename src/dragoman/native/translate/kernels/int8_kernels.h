@@ -18,9 +18,6 @@ void split_signs(int8_t *row, int k);
 needed by this build. */
 EXPORT int request_tiles(void);
 
-/* How many hypotheses a thread should translate at a time. */
-EXPORT int batch_rows(void);
-
 /* The shape of tiles is a state of each thread. */
 void tiles_begin(void);
 void tiles_end(void);
