@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.documents.formats.localization import po, xliff
 from dragoman.documents.formats.strings import json, properties
+from dragoman.documents.markup import escape_xml
 from dragoman.documents.segment import NO_OPTIONS, Segment, Span
 from dragoman.documents.transfer.assembly import Unit
 from dragoman.documents.transfer.masks import mask_text
@@ -75,6 +76,7 @@ def test_some_are_placeholders_in_programs_alone(text: str, expected: list[str])
         ("Please <0>sign in</0> first", "FIRST <0>IN SIGN</0> PLEASE"),
         ("<0>one</0> two <1/> six <2>ten <3>four</3></2>", "<2><3>FOUR</3> TEN</2> SIX <1/> TWO <0>ONE</0>"),
         ("</0>one <1> two", "TWO <1> ONE </0>"),
+        ("<1 >x y</1> six <2 />", "<2 /> SIX <1 >Y X</1>"),
         ("<0>one <1>two</0> six</1>", "</1> SIX <0>TWO <1>ONE</0>"),  # not nested
         ("{n, plural, one {<0>a b</0>} other {<0># b</0> c}}", "{n, plural, one {<0>B A</0>} other {C <0>B #</0>}}"),
     ],
@@ -83,17 +85,28 @@ def test_placeholders_and_numbered_tags_of_strings_are_kept(text: str, expected:
     assert translate_string(text) == expected
 
 
-def test_numbered_tags_are_pairs_in_po_and_xliff_too() -> None:
+def test_reports_name_numbered_tags_by_their_numbers() -> None:
+    (segment,) = json.read(b'["Please <0>sign in</0> or <1 >out</1>"]', "a.json").segments
+    assert [span.name for span in segment.spans] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Please <0>sign in</0> or <1/>", "<1/> OR <0>IN SIGN</0> PLEASE"),
+        ("Values <5 are low and >10 are high", "HIGH ARE >10 AND LOW ARE <5 VALUES"),  # no tag
+    ],
+)
+def test_numbered_tags_are_pairs_in_po_and_xliff_too(text: str, expected: str) -> None:
     translator = WordByWord(order=backward)
-    document = po.read(b'msgid "Please <0>sign in</0> or <1/>"\nmsgstr ""\n', "a.po", NO_OPTIONS)
+    document = po.read(f'msgid "{text}"\nmsgstr ""\n'.encode(), "a.po", NO_OPTIONS)
     written = document.write([one.target for one in translate_segments(document.segments, translator).results])
-    assert b'msgstr "<1/> OR <0>IN SIGN</0> PLEASE"' in written
-    source = "<source>Please &lt;0>sign in&lt;/0> or &lt;1/></source>"
-    body = f'<file><body><trans-unit id="1">{source}</trans-unit></body></file>'
-    text = f'<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">{body}</xliff>'
-    units = xliff.read(text.encode(), "a.xlf", NO_OPTIONS)
+    assert f'msgstr "{expected}"' in written.decode()
+    body = f'<file><body><trans-unit id="1"><source>{escape_xml(text)}</source></trans-unit></body></file>'
+    content = f'<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">{body}</xliff>'
+    units = xliff.read(content.encode(), "a.xlf", NO_OPTIONS)
     written = units.write([one.target for one in translate_segments(units.segments, translator).results])
-    assert b"&lt;1/&gt; OR &lt;0&gt;IN SIGN&lt;/0&gt; PLEASE</target>" in written
+    assert f"{escape_xml(expected)}</target>" in written.decode()
 
 
 @pytest.mark.parametrize(
