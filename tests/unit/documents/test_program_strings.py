@@ -205,6 +205,44 @@ def test_apostrophes_of_the_source_stay(text: str) -> None:
     assert document.write([result.target for result in report.results]) == f"a={text}".encode()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%s of %s",
+        "%02d of %3d",
+        "run `git checkout %s` after `cd %s`",
+        "--output=%s or --input=%s",
+        "https://a.org/%s or https://b.org/a%20{}",
+        "docs/%s.txt or `{:>5}`",
+        "<code>%s</code> or <code>cp %s</code>",
+        "<a href='%s'>one</a> two %s",
+        "<a href='%s'>one</a> <a href='%s'>two</a>",
+        "<a href='x'>%s</a> two <img alt='%s'> six",
+    ],
+)
+def test_arguments_without_names_stay_in_order(text: str) -> None:
+    """Also equal ones: the translation has the same texts in another order, and would print each value elsewhere."""
+    document = json.read(standard_json.dumps([text]).encode(), "a.json")
+    (result,) = translate_segments(document.segments, WordByWord(order=backward)).results
+    assert result.problem == "placeholder_lost" and result.target is None
+    (result,) = translate_segments(document.segments, WordByWord()).results
+    assert result.problem is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`date +%Y-%m-%d` or `date %d`", "`date %d` OR `date +%Y-%m-%d`"),
+        ("{a:%d} to {b:%d} of %id%", "%id% OF {b:%d} TO {a:%d}"),
+        ("https://a.org/%20d or %s, `100%%`", "`100%%` %s, OR https://a.org/%20d"),
+        ("<a href='/a%20d'>one</a> %s", "%s <a href='/a%20d'>ONE</a>"),
+        ("<a href='%1$s'>one</a> %2$s", "%2$s <a href='%1$s'>ONE</a>"),
+    ],
+)
+def test_other_placeholders_may_change_their_order(text: str, expected: str) -> None:
+    assert translate_string(text) == expected
+
+
 def test_markup_and_program_strings_are_found_in_parts() -> None:
     text = "copied :aa of :bb"
     segment = protect_placeholders(Segment(text, (Span(7, 10),), program=True))
