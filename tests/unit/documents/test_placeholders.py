@@ -104,3 +104,10 @@ def test_markup_ends_a_placeholder() -> None:
     segment = protect_placeholders(Segment(text, tuple(Span(edge, edge, "point") for edge in edges)))
     found = [text[span.start : span.end] for span in segment.spans if span.kind == "protected"]
     assert found == ["%s", "%name%", "www.x.org/a"]
+
+
+def test_a_number_with_markup_inside_is_not_protected_as_the_base_of_an_exponent() -> None:
+    text = "the value 10 of 12"
+    segment = Segment(text, (Span(11, 12, name="b"), Span(12, 12, "point", name="sup"), Span(18, 18, "point")))
+    found = protect_placeholders(segment, others=[(10, 12), (16, 18)]).spans[3:]
+    assert [text[span.start : span.end] for span in found] == ["12"]
