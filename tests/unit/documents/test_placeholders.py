@@ -98,6 +98,15 @@ def test_a_placeholder_that_is_part_of_a_word_may_stay_part_of_one() -> None:
     assert masked.locate(f"eine {mask.word}-Tage-Reise") == [5]
 
 
+@pytest.mark.parametrize(
+    ("name", "numeric"),
+    [("%d", True), ("%1$5.2f", True), ("%(n)lu", True), ("{count}", True), ("%s", False), ("%s.pdf", False)],
+)
+def test_numbers_are_masked_by_numbers(name: str, numeric: bool) -> None:
+    (mask,) = mask_text(f"a {name} b", [(0, Span(2, 2 + len(name), "protected", name=name))]).masks
+    assert mask.word.isdecimal() is numeric
+
+
 def test_markup_ends_a_placeholder() -> None:
     text = "%sfiles %name%s www.x.org/ab {cd}"
     edges = [2, 14, text.index("b "), text.index("d}")]

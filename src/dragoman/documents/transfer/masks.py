@@ -20,7 +20,8 @@ from dragoman.search.constraints.phrases import is_word_character
 from dragoman.text.normalization import SPACELESS
 
 NUMERIC: Final = re.compile(
-    r"%[^%]*[diufFeEgG]|%L\d+|[{$%#:]+\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*"
+    r"%(?:\([^()]*\))?[^%()A-Za-z]*(?:hh?|ll?|[Lqjzt])?[diufFeEgG]|%L\d+"
+    r"|[{$%#:]+\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*"
 )
 ORDERED: Final = re.compile(  # the first %s is the first argument, wherever it is; and {% endif %} is after {% if x %}
     r"%(?!%|L?\d+\Z|[-_0^#]?[BHIjklmMPRTUVwWyYZ]\Z)[^$(%]*|\{\}|\{[!:].*\}|\{%.*|<[%?](?!=).*"
