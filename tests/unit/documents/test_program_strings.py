@@ -120,6 +120,8 @@ def test_numbered_tags_are_pairs_in_po_and_xliff_too(text: str, expected: str) -
         ("report.{ext} file{n}", "report.X1 file 5984", "{n} FILE REPORT.{ext}"),
         ("您好{name}先生您好，a {% if x %}两个{% endif %}。", "您好X1先生您好，a X2两个X3。", None),
         ("%dMB two%s", "4831MB twoX2", None),
+        ("one {a}2.5 {a}1,{b}6.", "one X1 X2,X3.", "{a}1,{b}6. {a}2.5 ONE"),
+        ("{% if x %}2 of {n}0 now{% endif %}", "2 of 5984 now", "{% if x %}NOW {n}0 OF 2{% endif %}"),
     ],
 )
 def test_a_space_divides_masks_from_words_that_they_touch(text: str, read: str, expected: str | None) -> None:

@@ -19,6 +19,7 @@ from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
 WORD_POINTS: Final = frozenset(
     ("x", "ph", "img", "input", "picture", "select", "image", "sym", "drawing")
 )  # variables, symbols, images
+NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 SENTENCE_ENDS: Final = frozenset(".!?…。！？")
 CLOSING_MARKS: Final = frozenset(".,;:!?)")
 TEMPLATE: Final = re.compile(rf"(?!</?\d)(?:{CONTROL.pattern})")
@@ -44,13 +45,21 @@ def find_between(
 
     for low, high in pairwise([0, *edges, len(text)]):
         place = low
-        for start, end in find_placeholders(text[low:high], program):
+        for start, end in find_with_numbers(text, low, high, program):
             if unknown:
-                yield from find_unreadable(place, low + start)
-            place = low + end
-            yield low + start, place, False
+                yield from find_unreadable(place, start)
+            place = end
+            yield start, place, False
         if unknown:
             yield from find_unreadable(place, high)
+
+
+def find_with_numbers(text: str, low: int, high: int, program: bool) -> Iterator[Range]:
+    """The placeholders of a part of a text; each has the number that touches it, which would be read with its mask."""
+    found = [(low + start, low + end) for start, end in find_placeholders(text[low:high], program)]
+    for (start, end), (following, _) in pairwise([*found, (high, high)]):
+        number = NUMBER.match(text, end, following)
+        yield start, end if number is None or CONTROL.search(text[start:end]) else number.end()
 
 
 def is_template_tag(name: str) -> bool:
