@@ -41,7 +41,7 @@ class SplicedText:
     slots: Sequence[Slot]
     encoding: Encoding = UTF8
     errors: str = "strict"  # how characters that the encoding lacks are written
-    declarations: Sequence[Edit] = ()  # of languages, outside of slots; made if something is translated
+    edits: Sequence[Edit] = ()  # of declared languages and the like, outside of slots; made if something is translated
     relabel: Callable[[str], str] = str  # writes tags around words with the language of the translation
 
     @property
@@ -55,9 +55,9 @@ class SplicedText:
             return self.encoding.encode(self.text, self.errors)
         return self.encoding.encode(self.splice(targets), self.errors)
 
-    def declare(self) -> bytes:
-        """The original with nothing but its declared languages changed."""
-        return self.encoding.encode(apply_edits(self.text, self.declarations), self.errors)
+    def write_edits(self) -> bytes:
+        """The original with its edits, and nothing translated."""
+        return self.encoding.encode(apply_edits(self.text, self.edits), self.errors)
 
     def splice(self, targets: Sequence[Target | None]) -> str:
         """The text with the targets in their slots."""
@@ -69,7 +69,7 @@ class SplicedText:
             if target is not None:
                 filled.append((slot, target))
                 end = slot.start
-        return self._copy(0, len(self.text), filled[::-1], self.declarations)
+        return self._copy(0, len(self.text), filled[::-1], sorted(self.edits, key=lambda edit: edit[:2]))
 
     def _copy(self, start: int, end: int, filled: Sequence[tuple[Slot, Target]], edits: Sequence[Edit] = ()) -> str:
         """`text[start:end]` with the targets of the outermost of these slots, which are inside it."""

@@ -98,9 +98,25 @@ def test_a_placeholder_that_is_part_of_a_word_may_stay_part_of_one() -> None:
     assert masked.locate(f"eine {mask.word}-Tage-Reise") == [5]
 
 
+@pytest.mark.parametrize(
+    ("name", "numeric"),
+    [("%d", True), ("%1$5.2f", True), ("%(n)lu", True), ("{count}", True), ("%s", False), ("%s.pdf", False)],
+)
+def test_numbers_are_masked_by_numbers(name: str, numeric: bool) -> None:
+    (mask,) = mask_text(f"a {name} b", [(0, Span(2, 2 + len(name), "protected", name=name))]).masks
+    assert mask.word.isdecimal() is numeric
+
+
 def test_markup_ends_a_placeholder() -> None:
     text = "%sfiles %name%s www.x.org/ab {cd}"
     edges = [2, 14, text.index("b "), text.index("d}")]
     segment = protect_placeholders(Segment(text, tuple(Span(edge, edge, "point") for edge in edges)))
     found = [text[span.start : span.end] for span in segment.spans if span.kind == "protected"]
     assert found == ["%s", "%name%", "www.x.org/a"]
+
+
+def test_a_number_with_markup_inside_is_not_protected_as_the_base_of_an_exponent() -> None:
+    text = "the value 10 of 12"
+    segment = Segment(text, (Span(11, 12, name="b"), Span(12, 12, "point", name="sup"), Span(18, 18, "point")))
+    found = protect_placeholders(segment, others=[(10, 12), (16, 18)]).spans[3:]
+    assert [text[span.start : span.end] for span in found] == ["12"]

@@ -130,6 +130,26 @@ def test_directives_that_change_places_are_numbered() -> None:
     assert translate(python, WordByWord(word=str, order=backward)) == python  # Python has no numbers: not translated
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("run `git checkout %s` on %s", "%2$s ON `git checkout %1$s` RUN"),
+        ("%s.txt or --out=%d", "--out=%2$d OR %1$s.txt"),
+        ("%s%% of %d%s", "%2$d%3$s OF %1$s%%"),
+        ("on %Y-%m-%d, %s or %d", None),  # not a format of printf
+        ("%1$s is `%2$s`", "`%2$s` IS %1$s"),
+        ("%*d of %s", None),
+        ("<a href='%s'>one</a> %s", None),
+    ],
+)
+def test_directives_inside_other_placeholders_are_numbered(message: str, expected: str | None) -> None:
+    data = f'#, c-format\nmsgid "{message}"\nmsgstr ""\n'
+    (entry,) = load(translate(data.encode(), WordByWord(order=backward)))
+    assert entry.msgstr == (expected or "")
+    python = load(translate(data.replace("c-format", "python-format").encode(), WordByWord(order=backward)))
+    assert python[0].msgstr == (expected if expected and "$" in message else "")
+
+
 def test_charsets() -> None:
     latin = (FIXTURES / "latin1.po").read_bytes()
     assert "Ä".encode("latin-1") in translate(latin, WordByWord(word=lambda word: "Ä"))
@@ -241,6 +261,11 @@ def test_icu_branches_are_translated() -> None:
         ("python-format", "%dnew files, 100%% sure", "%dNEW FILES, 100%% SURE"),
         ("c-format", "%s of 100%%</b> %d", "%s OF 100%%</b> %d"),
         ("no-c-format", "100%discount and 5%fun", "100%DISCOUNT AND 5%FUN"),
+        ("c-format", "one <a href='http://x/%s/%d'>two %s", "ONE <a href='http://x/%s/%d'>TWO %s"),
+        ("c-format", "use `cp %s` or %s.txt", "USE `cp %s` OR %s.txt"),
+        ("python-format", "use `cp %s` or --out=%s", "USE `cp %s` OR --out=%s"),
+        ("c-format", "%Y-%m-%d, %Y-%m-%d or %d", "%Y-%m-%d, %Y-%m-%d OR %d"),
+        ("c-format", "%*d of %s and 5<b>%</b>", "%*d OF %s AND 5<b>%</b>"),
     ],
 )
 def test_directives_are_those_of_the_format(flags: str, message: str, expected: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.documents.formats.localization import po, xliff
 from dragoman.documents.formats.strings import json, properties
+from dragoman.documents.markup import escape_xml
 from dragoman.documents.segment import NO_OPTIONS, Segment, Span
 from dragoman.documents.transfer.assembly import Unit
 from dragoman.documents.transfer.masks import mask_text
@@ -75,6 +76,7 @@ def test_some_are_placeholders_in_programs_alone(text: str, expected: list[str])
         ("Please <0>sign in</0> first", "FIRST <0>IN SIGN</0> PLEASE"),
         ("<0>one</0> two <1/> six <2>ten <3>four</3></2>", "<2><3>FOUR</3> TEN</2> SIX <1/> TWO <0>ONE</0>"),
         ("</0>one <1> two", "TWO <1> ONE </0>"),
+        ("<1 >x y</1> six <2 />", "<2 /> SIX <1 >Y X</1>"),
         ("<0>one <1>two</0> six</1>", "</1> SIX <0>TWO <1>ONE</0>"),  # not nested
         ("{n, plural, one {<0>a b</0>} other {<0># b</0> c}}", "{n, plural, one {<0>B A</0>} other {C <0>B #</0>}}"),
     ],
@@ -83,17 +85,28 @@ def test_placeholders_and_numbered_tags_of_strings_are_kept(text: str, expected:
     assert translate_string(text) == expected
 
 
-def test_numbered_tags_are_pairs_in_po_and_xliff_too() -> None:
+def test_reports_name_numbered_tags_by_their_numbers() -> None:
+    (segment,) = json.read(b'["Please <0>sign in</0> or <1 >out</1>"]', "a.json").segments
+    assert [span.name for span in segment.spans] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Please <0>sign in</0> or <1/>", "<1/> OR <0>IN SIGN</0> PLEASE"),
+        ("Values <5 are low and >10 are high", "HIGH ARE >10 AND LOW ARE <5 VALUES"),  # no tag
+    ],
+)
+def test_numbered_tags_are_pairs_in_po_and_xliff_too(text: str, expected: str) -> None:
     translator = WordByWord(order=backward)
-    document = po.read(b'msgid "Please <0>sign in</0> or <1/>"\nmsgstr ""\n', "a.po", NO_OPTIONS)
+    document = po.read(f'msgid "{text}"\nmsgstr ""\n'.encode(), "a.po", NO_OPTIONS)
     written = document.write([one.target for one in translate_segments(document.segments, translator).results])
-    assert b'msgstr "<1/> OR <0>IN SIGN</0> PLEASE"' in written
-    source = "<source>Please &lt;0>sign in&lt;/0> or &lt;1/></source>"
-    body = f'<file><body><trans-unit id="1">{source}</trans-unit></body></file>'
-    text = f'<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">{body}</xliff>'
-    units = xliff.read(text.encode(), "a.xlf", NO_OPTIONS)
+    assert f'msgstr "{expected}"' in written.decode()
+    body = f'<file><body><trans-unit id="1"><source>{escape_xml(text)}</source></trans-unit></body></file>'
+    content = f'<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">{body}</xliff>'
+    units = xliff.read(content.encode(), "a.xlf", NO_OPTIONS)
     written = units.write([one.target for one in translate_segments(units.segments, translator).results])
-    assert b"&lt;1/&gt; OR &lt;0&gt;IN SIGN&lt;/0&gt; PLEASE</target>" in written
+    assert f"{escape_xml(expected)}</target>" in written.decode()
 
 
 @pytest.mark.parametrize(
@@ -107,6 +120,8 @@ def test_numbered_tags_are_pairs_in_po_and_xliff_too() -> None:
         ("report.{ext} file{n}", "report.X1 file 5984", "{n} FILE REPORT.{ext}"),
         ("您好{name}先生您好，a {% if x %}两个{% endif %}。", "您好X1先生您好，a X2两个X3。", None),
         ("%dMB two%s", "4831MB twoX2", None),
+        ("one {a}2.5 {a}1,{b}6.", "one X1 X2,X3.", "{a}1,{b}6. {a}2.5 ONE"),
+        ("{% if x %}2 of {n}0 now{% endif %}", "2 of 5984 now", "{% if x %}NOW {n}0 OF 2{% endif %}"),
     ],
 )
 def test_a_space_divides_masks_from_words_that_they_touch(text: str, read: str, expected: str | None) -> None:
@@ -190,6 +205,44 @@ def test_apostrophes_of_the_source_stay(text: str) -> None:
     document = properties.read(f"a={text}".encode(), "a.properties")
     report = translate_segments(document.segments, WordByWord(word=str))
     assert document.write([result.target for result in report.results]) == f"a={text}".encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%s of %s",
+        "%02d of %3d",
+        "run `git checkout %s` after `cd %s`",
+        "--output=%s or --input=%s",
+        "https://a.org/%s or https://b.org/a%20{}",
+        "docs/%s.txt or `{:>5}`",
+        "<code>%s</code> or <code>cp %s</code>",
+        "<a href='%s'>one</a> two %s",
+        "<a href='%s'>one</a> <a href='%s'>two</a>",
+        "<a href='x'>%s</a> two <img alt='%s'> six",
+    ],
+)
+def test_arguments_without_names_stay_in_order(text: str) -> None:
+    """Also equal ones: the translation has the same texts in another order, and would print each value elsewhere."""
+    document = json.read(standard_json.dumps([text]).encode(), "a.json")
+    (result,) = translate_segments(document.segments, WordByWord(order=backward)).results
+    assert result.problem == "placeholder_lost" and result.target is None
+    (result,) = translate_segments(document.segments, WordByWord()).results
+    assert result.problem is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`date +%Y-%m-%d` or `date %d`", "`date %d` OR `date +%Y-%m-%d`"),
+        ("{a:%d} to {b:%d} of %id%", "%id% OF {b:%d} TO {a:%d}"),
+        ("https://a.org/%20d or %s, `100%%`", "`100%%` %s, OR https://a.org/%20d"),
+        ("<a href='/a%20d'>one</a> %s", "%s <a href='/a%20d'>ONE</a>"),
+        ("<a href='%1$s'>one</a> %2$s", "%2$s <a href='%1$s'>ONE</a>"),
+    ],
+)
+def test_other_placeholders_may_change_their_order(text: str, expected: str) -> None:
+    assert translate_string(text) == expected
 
 
 def test_markup_and_program_strings_are_found_in_parts() -> None:

@@ -17,7 +17,7 @@ from dragoman.documents.transfer.assembly import Job, Unit, align_units
 from dragoman.documents.transfer.masks import MaskedText
 from dragoman.documents.transfer.projection import project
 from dragoman.documents.transfer.ranges import Places, Range, RangeSet, best_range
-from dragoman.documents.transfer.words import locate_tokens, space_ranges, split_parts
+from dragoman.documents.transfer.words import WordParts, locate_tokens, space_ranges
 from dragoman.documents.translate import translate_segments
 from dragoman.text import word_groups
 from dragoman.translation.result import Translation
@@ -162,8 +162,9 @@ def test_attention_is_pooled_from_tokens_to_parts() -> None:
     text, tokens = "ab cd, e", ["▁a", "b", "▁cd,", "▁", "e"]
     places = locate_tokens(text, tokens).tokens
     assert places == ([0, 1, 3, 6, 7], [1, 2, 6, 6, 8])
-    parts = [part for word in space_ranges(text) for part in split_parts(text, word)]
-    assert parts == [(0, 2), (3, 5), (5, 6), (7, 8)]
+    words = WordParts(text)
+    words.add_words(space_ranges(text))
+    assert words.parts == [(0, 2), (3, 5), (5, 6), (7, 8)]
     weights = np.array([[0.1, 0.2, 0.3, 0.3, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
     unit = AlignedUnit((0, 4), (0, 2), weights, places)
     roots = [
@@ -175,7 +176,7 @@ def test_attention_is_pooled_from_tokens_to_parts() -> None:
     ]  # the first row has all of each visible column
     shares = [root / sum(roots) for root in roots]
     expected = [[shares[0] + shares[1], shares[2] * 2 / 3, shares[2] / 3, shares[4]], [0, 0, 0, 0]]
-    np.testing.assert_allclose(np.transpose([unit.share(*part) for part in parts]), expected)
+    np.testing.assert_allclose(np.transpose([unit.share(*part) for part in words.parts]), expected)
     np.testing.assert_allclose(unit.share(1, 5), [shares[1] + shares[2] * 2 / 3, 0])
 
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from dragoman.documents.memory.lookup import Match
 from dragoman.documents.reports.numbers import numbers_differ
 from dragoman.documents.reports.report import NUMBERS_DIFFER, Problem, SegmentResult, WordLinks
-from dragoman.documents.segment import Segment, Target, render
+from dragoman.documents.segment import Segment, Span, Target, children_of
 from dragoman.documents.transfer.aligned_text import AlignedText, AlignedUnit
 from dragoman.documents.transfer.masks import (
     MaskedText,
     covered_ranges,
+    has_ordered_placeholders,
     has_other_placeholders,
     masking,
     ordered_placeholders,
@@ -142,13 +143,13 @@ def assemble_units(original: Segment, job: Job) -> SegmentResult:
         return replace(result, problem="markup_lost")
     projected, unaligned = found
     moves, back = (unmasking(side, segment.spans) for side in (target, source))
-    moved = moves.spans(projected.spans[: len(original.spans)])
+    moved = moves.spans(projected.spans)
+    if not keeps_order(segment.spans, moved):
+        return replace(result, problem="placeholder_lost")
     spans = tuple(
         span if span.kind == own.kind else replace(span, kind=own.kind)
-        for span, own in zip(moved, original.spans, strict=True)
+        for span, own in zip(moved[: len(original.spans)], original.spans, strict=True)
     )
-    if not keeps_order(original, Target(text, spans)):
-        return replace(result, problem="placeholder_lost")
     result = replace(result, target=Target(text, spans, approved), unaligned=tuple(unaligned))
     if not job.align:
         return result
@@ -161,11 +162,27 @@ def same_words(text: str, other: str) -> bool:
     return text.split(maxsplit=1)[:1] == other.split(maxsplit=1)[:1] and text.split() == other.split()
 
 
-def keeps_order(segment: Segment, target: Target) -> bool:
-    """Whether placeholders whose order counts have stayed in order, if some are in markup, such as <a href="%s">."""
-    if not any(ordered_placeholders(span.open) for span in segment.spans):
+def keeps_order(before: Sequence[Span], after: Sequence[Span]) -> bool:
+    """Whether placeholders whose order counts have stayed in order, if some are in markup, such as <a href="%s">.
+
+    Those between words have stayed in order among themselves: `Unit.accept` has seen to it.
+    """
+    ordered = {i for i, span in enumerate(before) if span.open and has_ordered_placeholders(span.open)}
+    if not ordered:
         return True
-    return ordered_placeholders(render(segment)) == ordered_placeholders(render(target))
+    ordered |= {i for i, span in enumerate(before) if span.kind == "protected" and ordered_placeholders(span.name)}
+    places, other_places = ([i for i in written_order(spans) if i in ordered] for spans in (before, after))
+    return places == other_places
+
+
+def written_order(spans: Sequence[Span]) -> list[int]:
+    """The indices of spans in the order in which they begin in a document."""
+    children, found = children_of(spans), list[int]()
+    rest = children.get(None, [])[::-1]
+    while rest:
+        found.append(rest.pop())
+        rest += children.get(found[-1], [])[::-1]
+    return found
 
 
 def join_masked(job: Job, side: Callable[[Unit], MaskedText]) -> MaskedText:

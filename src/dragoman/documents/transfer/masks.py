@@ -15,17 +15,22 @@ from typing import Final
 
 from dragoman.documents.segment import Span
 from dragoman.documents.transfer.moves import Moves
-from dragoman.documents.transfer.placeholders import find_placeholders
+from dragoman.documents.transfer.placeholders import CONVERSION, DATES, find_placeholders
 from dragoman.search.constraints.phrases import is_word_character
 from dragoman.text.normalization import SPACELESS
 
 NUMERIC: Final = re.compile(
-    r"%[^%]*[diufFeEgG]|%L\d+|[{$%#:]+\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*"
+    r"%(?:\([^()]*\))?[^%()A-Za-z]*(?:hh?|ll?|[Lqjzt])?[diufFeEgG]|%L\d+"
+    r"|[{$%#:]+\s*(?:n|num|count|total|number|size|amount|\w+_?[cC]ount)\b.*"
 )
 ORDERED: Final = re.compile(  # the first %s is the first argument, wherever it is; and {% endif %} is after {% if x %}
     r"%(?!%|L?\d+\Z|[-_0^#]?[BHIjklmMPRTUVwWyYZ]\Z)[^$(%]*|\{\}|\{[!:].*\}|\{%.*|<[%?](?!=).*"
     r"|\{\{~?\s*(?:[#/^]|else\b).*|</?[#@].*",
     re.DOTALL,
+)
+ORDERED_INSIDE: Final = re.compile(  # code, a URL or another placeholder, unless it is a date or a format: {start:%d}
+    rf"{DATES} | %% | \{{[\w.]+:[^{{}}]*\}} | (?P<ordered>%{CONVERSION}(?![A-Za-zÀ-ɏ]) | \{{(?:[!:][^{{}}]*)?\}})",
+    re.VERBOSE,
 )
 CONTROL: Final = re.compile(  # what stands for nothing itself: tags of templates, and tags around words
     r"\{[%#]|<[%?](?!=)|</?[#@]|\{\{~?\s*(?:[#/^!]|else\b)|</?\d{1,3}\s*/?>"
@@ -44,11 +49,26 @@ NUMBER_STEP: Final = 1153
 
 
 def ordered_placeholders(text: str) -> list[str]:
-    """The placeholders whose order counts: unnamed arguments, and tags of templates that control what is between."""
+    """The placeholders whose order counts: unnamed arguments, and tags of templates that control what is between.
+
+    Arguments inside longer placeholders count too, such as those of a command in backticks.
+    """
     if "%" not in text and "{" not in text and "<" not in text:  # nearly all texts
         return []
-    found = (text[start:end] for start, end in find_placeholders(text) if not ENCODED.match(text, start))
-    return [one for one in found if ORDERED.fullmatch(one)]
+    return [one for start, end in find_placeholders(text) for one in ordered_parts(text[start:end])]
+
+
+def ordered_parts(placeholder: str) -> list[str]:
+    """A placeholder if its order counts, else the parts of it whose order counts."""
+    if ORDERED.fullmatch(placeholder):
+        return [placeholder]
+    found = ORDERED_INSIDE.finditer(ENCODED.sub("", placeholder))
+    return [one[0] for one in found if one["ordered"]]
+
+
+def has_ordered_placeholders(markup: str) -> bool:
+    """Whether a tag has placeholders whose order counts; the bytes of a URL without a host look like them: a%20d."""
+    return bool(ordered_placeholders(ENCODED.sub("", markup)))
 
 
 @dataclass(frozen=True)

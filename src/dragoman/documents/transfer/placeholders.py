@@ -20,6 +20,8 @@ DATES: Final = rf"""
     | (?<!\w)(?:(?:EEEE?|dddd?),?\ )?(?:[dD]{{1,2}}\.?\ MMMM?|MMMM?\ [dD]{{1,2}},?)\ (?:yyyy|YYYY)(?!\w)
     | (?<![\w:]){TIME}(?:\ [aA])?(?!:?\w)                                # HH:mm:ss
     """
+# of printf, after % or %1$
+CONVERSION: Final = r"""[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@]"""
 PLACEHOLDER: Final = re.compile(
     DATES
     + r"""
@@ -30,13 +32,15 @@ PLACEHOLDER: Final = re.compile(
     | [$\#%]\{[^{}\s][^{}]{0,78}\}                                     # ${x}, #{x}, %{x}
     | \{(?:[^\W\d][\w.\-\[\]]*|\d+)?(?:![rsa])?(?:\s*:[^{}\s]{0,20}|,\s*(?:number|date|time)[^{}]{0,40})?\}  # {name}
     | \{\d+\s*,\s*choice\s*,(?:[^{}]|\{[^{}]*\}){0,300}\}                # {0,choice,0#none|1#one}
-    | %(?:\d+\$|\([^()\s]{1,60}\))[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
-        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@]                # %1$d, %(name)s
+    | %(?:\d+\$|\([^()\s]{1,60}\))"""
+    + CONVERSION
+    + r"""                                                             # %1$d, %(name)s
     | %%[^\W\d]\w{0,40}%%                                              # %%name%%
     | %[^\W\d][\w.]{1,40}%(?![0-9_A-Za-zÀ-ɏ])                          # %name%
     | (?<!\d)(?<!\d\s)%[sdiu@](?![A-Za-zÀ-ɏ]{3})                       # %s, %d, v%s, %dMB, but not 9%safe, %user
-    | (?<!\d)%[-+0\#']{0,3}(?:\d+|\*)?(?:\.(?:\d+|\*))?
-        (?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpn@](?![A-Za-zÀ-ɏ])  # %05.2f, %ld, 0x%02x
+    | (?<!\d)%"""
+    + CONVERSION
+    + r"""(?![A-Za-zÀ-ɏ])                                             # %05.2f, %ld, 0x%02x
     | (?<!(?<![%L])\d)(?<!(?<![%L])\d\s)%L?[1-9]\d?(?!\d|[.,]\d)        # %1, not 50 %1
     | (?:(?<![\d.,])\d{1,9}(?:[.,]\d{1,9})?)?%%                                           # 100%%
     | </?[\#@][a-z][^<>]{0,200}>                                       # <#if x>

@@ -19,6 +19,7 @@ from dragoman.documents.transfer.unknown_text import SYMBOLS, find_unknown
 WORD_POINTS: Final = frozenset(
     ("x", "ph", "img", "input", "picture", "select", "image", "sym", "drawing")
 )  # variables, symbols, images
+NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 SENTENCE_ENDS: Final = frozenset(".!?…。！？")
 CLOSING_MARKS: Final = frozenset(".,;:!?)")
 TEMPLATE: Final = re.compile(rf"(?!</?\d)(?:{CONTROL.pattern})")
@@ -44,13 +45,21 @@ def find_between(
 
     for low, high in pairwise([0, *edges, len(text)]):
         place = low
-        for start, end in find_placeholders(text[low:high], program):
+        for start, end in find_with_numbers(text, low, high, program):
             if unknown:
-                yield from find_unreadable(place, low + start)
-            place = low + end
-            yield low + start, place, False
+                yield from find_unreadable(place, start)
+            place = end
+            yield start, place, False
         if unknown:
             yield from find_unreadable(place, high)
+
+
+def find_with_numbers(text: str, low: int, high: int, program: bool) -> Iterator[Range]:
+    """The placeholders of a part of a text; each has the number that touches it, which would be read with its mask."""
+    found = [(low + start, low + end) for start, end in find_placeholders(text[low:high], program)]
+    for (start, end), (following, _) in pairwise([*found, (high, high)]):
+        number = NUMBER.match(text, end, following)
+        yield start, end if number is None or CONTROL.search(text[start:end]) else number.end()
 
 
 def is_template_tag(name: str) -> bool:
@@ -59,22 +68,25 @@ def is_template_tag(name: str) -> bool:
 
 
 def protect_placeholders(
-    segment: Segment, unknown: Set[str] = frozenset(), known: Sequence[Range] = (), bases: Sequence[Range] = ()
+    segment: Segment, unknown: Set[str] = frozenset(), known: Sequence[Range] = (), others: Sequence[Range] = ()
 ) -> Segment:
     """The segment with its placeholders as protected spans, inside the spans that it has.
 
     So are symbols and words with `unknown` characters, which the model cannot read, except in ranges that are `known`,
-    and `bases`, the numbers that exponents were taken from.
+    and `others`, unless markup begins or ends inside them: the numbers before exponents, and directives of a format.
     Placeholders without a character between them are one span: models do not copy masks that touch.
     """
-    if not (unknown or bases or may_have_placeholders(segment.text, segment.program)):
+    if not (unknown or others or may_have_placeholders(segment.text, segment.program)):
         return segment
     protected = sorted((span.start, span.end) for span in segment.spans if span.kind == "protected")
     edges = sorted({edge for span in segment.spans for edge in (span.start, span.end)})
     pairs = sorted((span.start, -span.end, i) for i, span in enumerate(segment.spans) if span.kind == "pair")
     spans, around, next_pair = list(segment.spans), list[int](), 0
     found = find_between(segment.text, edges, unknown, known, segment.program)
-    for start, end, symbols in sorted([*found, *((*base, False) for base in bases)]) if bases else found:
+    if others:
+        whole = ((start, end, False) for start, end in others if not divides(edges, start, end))
+        found = iter(sorted([*found, *whole], key=lambda one: (one[0], -one[1])))
+    for start, end, symbols in found:
         before = bisect_right(protected, start, key=lambda place: place[0])
         if before and protected[before - 1][1] > start:
             continue
@@ -117,6 +129,11 @@ def stands_for_word(text: str, point: Span) -> bool:
     if before[-1:] in SENTENCE_ENDS or not LETTER.search(before):
         return False
     return after[:1] in CLOSING_MARKS or (after[:1] == " " and LETTER.search(after) is not None)
+
+
+def divides(edges: Sequence[int], start: int, end: int) -> bool:
+    """Whether markup begins or ends between two places; `edges` are sorted."""
+    return bisect_right(edges, start) < bisect_left(edges, end)
 
 
 def touches(edges: Sequence[int], place: int) -> bool:

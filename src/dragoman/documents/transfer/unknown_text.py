@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from functools import lru_cache
 from typing import Final
 
 from dragoman.text.normalization import SPACELESS
-
-Unknown = Callable[[str], Set[str]]
-"""The characters of a text that a model cannot read."""
 
 SYMBOLS: Final = "unknown symbols"  # the name of a span
 SEPARATORS: Final = frozenset("|¦‖│┃║")  # between texts that are translated one by one

@@ -159,14 +159,9 @@ class WordParts:
         self.ends.extend(range(first, first + len(words)))
 
 
-def split_parts(text: str, word: Range) -> list[Range]:
-    """The parts of a word: runs of letters, runs of digits, and single other characters."""
-    return [(word[0] + low, word[0] + high) for low, high, _ in split_word(text[slice(*word)])]
-
-
 @lru_cache(maxsize=1 << 16)
 def split_word(word: str) -> tuple[tuple[int, int, bool], ...]:
-    """The parts of a word as (start, end, whether it is a mark)."""
+    """The parts of a word as (start, end, whether it is a mark): runs of letters, runs of digits, single marks."""
     parts, place = list[tuple[int, int, bool]](), 0
     for kind, run in groupby(word, character_kind):
         size = sum(1 for _ in run)

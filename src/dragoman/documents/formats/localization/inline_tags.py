@@ -11,8 +11,8 @@ from dragoman.documents.formats.strings.numbered_tags import paired_tags
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID
 from dragoman.documents.segment import SegmentBuilder
 
-MARKUP: Final = re.compile(
-    rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*|\d{{1,3}})(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}"
+MARKUP: Final = re.compile(  # a number has no attributes: <5 and 7> is text
+    rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*|\d{{1,3}}(?=\s*/?>))(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}"
 )
 MARKUP_AND_COUNTS: Final = re.compile(f"{MARKUP.pattern}|#")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import count
 from typing import Final
 
 from dragoman.documents.edits import Edit, apply_edits
@@ -219,46 +218,41 @@ def placeholders_of(text: str) -> list[str]:
 
 
 def message_segment(text: str, key: str, flags: Sequence[str]) -> Segment:
-    """The segment of a message; its directives, such as %s, may change places as %1$s if its format has such."""
+    """The segment of a message; if its format has such, its directives may change places as %1$s.
+
+    So may those in code and the like: `cp %s` becomes `cp %1$s`.
+    """
     builder = SegmentBuilder()
     add_tagged_text(builder, text)
     segment = replace(builder.build(key), bilingual=True, program=True)
     if FORMATS.isdisjoint(flags):
         return segment
-    every, directives = find_directives(text), free_directives(segment)
-    numbered = not NUMBERED_FORMATS.isdisjoint(flags) and "*" not in text and NUMBERED.search(text) is None
-    if not numbered or len(directives) < 2 or len(directives) < len(every):  # some are in markup or code
-        directives = free_directives(protect_placeholders(segment))  # those that do not look like directives
-        numbered = False
-    spans = [
-        Span(
-            *found.span(),
-            "protected",
-            parent=innermost(segment.spans, *found.span()),
-            name=f"%{n}${found[0][1:]}" if numbered else found[0],
-        )
-        for n, found in enumerate(directives, 1)
-    ]
+    n_spans, directives = len(segment.spans), [found.span() for found in find_directives(segment.text)]
+    found = protect_placeholders(segment, others=directives).spans[n_spans:]
+    if not NUMBERED_FORMATS.isdisjoint(flags) and can_be_numbered(text, found):
+        spans = number_directives([span for span in found if find_directives(span.name)])
+    else:
+        as_usual = frozenset(protect_placeholders(segment).spans[n_spans:])
+        spans = [span for span in found if span not in as_usual]  # directives that do not look like them
     return replace(segment, spans=(*segment.spans, *spans))
 
 
-def free_directives(segment: Segment) -> list[re.Match[str]]:
-    """The directives in the text of a segment that are not inside protected text, nor a part of `%Y-%m-%d`."""
-    text, inside = segment.text, [(span.start, span.end) for span in segment.spans if span.kind == "protected"]
-    placeholders = find_placeholders(text) if "%" in text else ()
-    inside += (place for place in placeholders if text.count("%", *place) > 1 and text[slice(*place)] != "%%")
-    edges = sorted(chain.from_iterable(inside))
-    return [found for found in find_directives(segment.text) if bisect_right(edges, found.start()) % 2 == 0]
+def can_be_numbered(text: str, protected: Sequence[Span]) -> bool:
+    """Whether several directives of a message have no numbers yet, and all are in protected text, not in markup."""
+    every = find_directives(text)
+    if len(every) < 2 or any("*" in one[0] for one in every) or "%" in DIRECTIVE.sub("", text):  # %1$s, %Y-%m-%d
+        return False
+    return sum(len(find_directives(span.name)) for span in protected) == len(every)
 
 
-def innermost(spans: Sequence[Span], start: int, end: int) -> int | None:
-    """The index of the smallest pair that encloses `start` to `end`."""
-    around = [
-        (span.end - span.start, -index)
-        for index, span in enumerate(spans)
-        if span.kind == "pair" and span.start <= start and end <= span.end
-    ]
-    return -min(around)[1] if around else None
+def number_directives(spans: Sequence[Span]) -> list[Span]:
+    """Protected text with directives; its name has them with numbers."""
+    numbers = count(1)
+
+    def numbered(directive: re.Match[str]) -> str:
+        return f"%{next(numbers)}${directive[0][1:]}" if directive["type"] else directive[0]
+
+    return [replace(span, name=DIRECTIVE.sub(numbered, span.name)) for span in spans]
 
 
 def find_directives(text: str) -> list[re.Match[str]]:
@@ -268,7 +262,7 @@ def find_directives(text: str) -> list[re.Match[str]]:
 
 def render_message(segment: Segment, target: Target) -> str | None:
     """A translation; with numbers in its directives if their order has changed, None if they cannot have any."""
-    own = [i for i, span in enumerate(segment.spans) if span.kind == "protected" and NUMBERED.match(span.name)]
+    own = [i for i, span in enumerate(segment.spans) if span.kind == "protected" and NUMBERED.search(span.name)]
     places = [target.spans[i].start for i in own]
     if places != sorted(places):
         spans = list(target.spans)

@@ -150,5 +150,5 @@ def with_languages(options: ReadOptions) -> dict[str, Rules]:
         insignificant=insignificant(rf'(?![^<>]*\b{own}="(?!{primary(language.source)}\b))\s[^<>]*'),
     )
     found = {kind: word if rules is RULES else rules for kind, rules in PARTS.items()}
-    styles = Rules(declarations=lambda text: tag_edits(text, LANGUAGE, change))
+    styles = Rules(edits=lambda text: tag_edits(text, LANGUAGE, change))
     return with_drawing_languages(found, language) | {r"wordprocessingml\.(?:styles|settings)\+xml$": styles}

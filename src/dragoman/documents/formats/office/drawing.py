@@ -54,7 +54,7 @@ def with_drawing_languages(parts: Mapping[str, Rules], language: LanguageChange)
 
     def changed(rules: Rules) -> Rules:
         if rules is PROPERTIES:
-            return replace(rules, declarations=lambda text: element_edits(text, "dc:language", language))
+            return replace(rules, edits=lambda text: element_edits(text, "dc:language", language))
         if "a:p" not in rules.paragraphs:
             return rules
         return replace(
@@ -74,4 +74,4 @@ def default_languages(language: LanguageChange) -> Rules:
         declared = language.declares_source(attribute(tag, "lang"))
         return set_attribute(tag, "lang", language.regional_tag) if declared else tag
 
-    return Rules(declarations=lambda text: tag_edits(text, defaults, change))
+    return Rules(edits=lambda text: tag_edits(text, defaults, change))

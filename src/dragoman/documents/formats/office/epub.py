@@ -32,7 +32,7 @@ FONTS: Final = re.compile(r"\.(?:otf|ttf|ttc|woff2?)$", re.IGNORECASE)
 def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDocument:
     """Read an e-book."""
     archive, language = open_archive(data, name), LanguageChange(options.source, options.target)
-    declared = replace(PACKAGE, declarations=lambda text: element_edits(text, "dc:language", language))
+    declared = replace(PACKAGE, edits=lambda text: element_edits(text, "dc:language", language))
     check_encryption(archive)
     roots = [
         e.attributes.get("full-path", "")
@@ -49,7 +49,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
         for part, kind in items.items():
             is_chapter = kind == CHAPTER
             parts[part] = read_chapter(archive, part, language) if is_chapter else read_xml(archive, part, CONTENTS)
-    return ArchiveDocument(archive, {part: text for part, text in parts.items() if text.slots or text.declarations})
+    return ArchiveDocument(archive, {part: text for part, text in parts.items() if text.slots or text.edits})
 
 
 def book_items(archive: Archive, root: str) -> Iterator[tuple[str, str]]:
@@ -73,7 +73,7 @@ def read_xml(archive: Archive, part: str, rules: Rules) -> SplicedText:
     label = f"{archive.name} ({part})"
     text, encoding = decode_part(archive.read(part), label)
     slots = PartReader(text, label, posixpath.basename(part), rules, doctype=True).read()
-    return SplicedText(text, slots, encoding, "xmlcharrefreplace", rules.declarations(text))
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace", rules.edits(text))
 
 
 def read_chapter(archive: Archive, part: str, language: LanguageChange) -> SplicedText:

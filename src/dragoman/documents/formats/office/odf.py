@@ -156,10 +156,10 @@ def rules_for(text: str, name: str, language: LanguageChange) -> Rules:
     def is_plain(span: Element) -> bool:
         return span.attributes.get("text:style-name", "") in plain
 
-    def declarations(text: str) -> list[Edit]:
-        return sorted([*(declared_languages(text, language) if language else ()), *repeated_values(text)])
+    def edits(text: str) -> list[Edit]:
+        return [*(declared_languages(text, language) if language else ()), *repeated_values(text)]
 
-    return replace(RULES, is_plain=is_plain, declarations=declarations)
+    return replace(RULES, is_plain=is_plain, edits=edits)
 
 
 def repeated_values(text: str) -> Iterator[Edit]:

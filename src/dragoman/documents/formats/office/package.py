@@ -42,8 +42,8 @@ class ArchiveDocument:
                 self._check(name, part, changed[name])
         if changed:
             for name, part in self.parts.items():
-                if name not in changed and part.declarations:
-                    changed[name] = part.declare()
+                if name not in changed and part.edits:
+                    changed[name] = part.write_edits()
         return self.archive.replace(changed)
 
     def _check(self, name: str, part: SplicedText, written: bytes) -> None:
@@ -66,7 +66,7 @@ def read_parts(
         for part in archive.parts
         if part in rules
     }
-    return ArchiveDocument(archive, {name: part for name, part in parts.items() if part.slots or part.declarations})
+    return ArchiveDocument(archive, {name: part for name, part in parts.items() if part.slots or part.edits})
 
 
 def content_types(archive: Archive) -> dict[str, str]:

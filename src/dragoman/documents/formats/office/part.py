@@ -28,7 +28,7 @@ def read_part(
     """Read a part; `name` is for messages, `label` begins the keys of its segments, `on_segment` gets each."""
     text, encoding = decode_part(data, name)
     slots = PartReader(text, name, label, rules, on_segment=on_segment).read()
-    return SplicedText(text, slots, encoding, "xmlcharrefreplace", sorted(rules.declarations(text)))
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace", rules.edits(text))
 
 
 class PartReader:

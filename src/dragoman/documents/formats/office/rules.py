@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -53,4 +53,4 @@ class Rules:
     field_code: Callable[[Element], str] = lambda element: ""  # the instruction of a field
     is_translated_field: Callable[[str], bool] = lambda code: False
     relabel: Callable[[str], str] = str  # the markup of a run, with the language of the translation
-    declarations: Callable[[str], list[Edit]] = lambda text: []  # edits of the languages that a part declares
+    edits: Callable[[str], Sequence[Edit]] = lambda text: ()  # of languages that a part declares, and of stale values

@@ -81,7 +81,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
             if INLINE not in text:  # sheets are large
                 rules.pop(part, None)
             if has_formulas(text):
-                rules |= {main: Rules(declarations=recalculation) for main in types if re.search(MAIN, types[main])}
+                rules |= {main: Rules(edits=recalculation) for main in types if re.search(MAIN, types[main])}
         slots, stale = list(sheet_slots(text, start, PurePosixPath(part).stem)), list(stale_results(text))
         if slots or stale:
             sheets[part] = SplicedText(text, slots, encoding, "xmlcharrefreplace", stale)
@@ -98,7 +98,7 @@ def with_sheets(
         own, sheet = document.parts.get(part), sheets.get(part)
         if sheet is not None:
             own = with_slots(replace(sheet, slots=() if own is None else own.slots), sheet.slots, cells)
-        if own is not None and (own.slots or own.declarations):
+        if own is not None and (own.slots or own.edits):
             yield part, keep_formula_texts(own, kept)
 
 

@@ -23,13 +23,13 @@ ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9
 def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> SplicedText:
     """Read a JSON file. In .arb files, and wherever else a key begins with @, the value describes a string: skip it."""
     text, encoding = decode(data, name)
-    language, declarations = LanguageChange(options.source, options.target), list[Edit]()
+    language, edits = LanguageChange(options.source, options.target), list[Edit]()
 
     def declare(key: str, value: str, start: int) -> None:
         if key == "@@locale" and language.declares_source(value):
-            declarations.append((start, start + len(value), language.tag.replace("-", "_")))
+            edits.append((start, start + len(value), language.tag.replace("-", "_")))
 
-    return SplicedText(text, value_slots(text, name, on_skipped=declare), encoding, declarations=declarations)
+    return SplicedText(text, value_slots(text, name, on_skipped=declare), encoding, edits=edits)
 
 
 def value_slots(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from dragoman.documents.formats.strings.numbered_tags import NUMBERED, paired_tags
+from dragoman.documents.formats.strings.numbered_tags import NUMBERED, paired_tags, tag_number
 from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, TagFinder, escape_text
 from dragoman.documents.segment import SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot, SplicedText
@@ -135,9 +135,9 @@ def _slots(
             else:
                 builder.open_pair(raw, at, tag["name"])
         elif kind == "pair":
-            builder.open_pair(raw, at, value[first + 1 : last])
+            builder.open_pair(raw, at, tag_number(value, first))
         elif kind == "end":
-            builder.close_pair(raw, value[first + 2 : last])
+            builder.close_pair(raw, tag_number(value, first))
         elif kind == "code":
             builder.add_protected(TAG.sub("", value[first:last]), raw, at, "code")
         elif kind == "entity":

@@ -8,6 +8,13 @@ from typing import Final
 NUMBERED: Final = re.compile(r"<(?P<slash>/?)(?P<number>\d{1,3})\s*(?P<empty>/?)>")  # text to a parser of HTML
 
 
+def tag_number(text: str, place: int) -> str:
+    """The number of the numbered tag at a place."""
+    tag = NUMBERED.match(text, place)
+    assert tag is not None
+    return tag["number"]
+
+
 def paired_tags(text: str, start: int, end: int) -> set[int]:
     """The places of numbered tags that come in pairs; all others are placeholders."""
     paired, opened = set[int](), list[tuple[str, int]]()
