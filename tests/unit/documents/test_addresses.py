@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,13 +58,7 @@ UNITS += ["@:a.", "a@b-"]
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_the_time_for_repeated_text_grows_with_its_length(unit: str) -> None:
-    """Eight times the text takes 8 times as long on any machine, or 64 times if the time grows with the square."""
-
-    def seconds(n: int) -> float:
-        text = unit * n + " a.pdf {x}"  # with a placeholder of each pattern, so that both are tried at every place
-        start = time.process_time()
-        assert {"a.pdf", "{x}"} <= {text[low:high] for low, high in find_placeholders(text, program=True)}
-        return time.process_time() - start
-
-    assert seconds(24_000) < 30 * min(seconds(3_000) for _ in range(3))
+def test_long_texts_are_read_in_linear_time(unit: str) -> None:
+    """A pattern whose time grows with the square of the length would take minutes."""
+    text = unit * 50_000 + " a.pdf {x}"  # with a placeholder of each pattern, so that both are tried at every place
+    assert {"a.pdf", "{x}"} <= {text[low:high] for low, high in find_placeholders(text, program=True)}
