@@ -96,12 +96,35 @@ def test_elements_inside_a_sentence(page: str, expected: str) -> None:
         ("<p><a>one</a> {{x}} <a>two</a></p>", ["one {{x}} two"]),
         ("<label>one <input> two</label>", ["one two"]),
         ("<label>one <a>two</a> <a>three</a></label>", ["one two three"]),
+        ("<p><span class=notranslate><a>one</a> <a>two</a></span></p>", ["one two"]),
+        ("<code><a>one</a> <a>two</a></code>", ["one two"]),
+        ("<span lang=fr><a>un</a> <a>deux</a></span>", ["un deux"]),
+        ("<a>one</a> <span translate=no><a>two</a> <a>three</a></span> <a>four</a>", ["one two three four"]),
+        ("<a>one</a> <i class=notranslate></i> <a>two</a>", ["one", "two"]),
+        ("<a>one</a> <a translate=no><b>two</b> <b>six</b></a> <a>three</a>", ["one", "two six", "three"]),
     ],
 )
 def test_labels_links_and_buttons_side_by_side(page: str, expected: list[str]) -> None:
     found = [text.replace("\u00a0", " ").strip() for text in texts(page)]
     assert [" ".join(text.split()) for text in found] == expected
     assert html.read(page.encode(), "page.html").write([None] * len(found)) == page.encode()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<p>5 <span class="notranslate"><a>one</a> <a>two</a></span></p>',
+        "<p><span translate=no><button>one</button> <button>two</button></span></p>",
+        "<p><code><a>one</a> <a>two</a></code></p>",
+        "<p><span lang=fr><a>un</a> <a>deux</a></span></p>",
+        "<p><a translate=no>one</a> <a translate=no>two</a></p>",
+        "<p>5 <span translate=no><select title='one'><option label='two'>six</select></span></p>",
+        "<p translate=no title='one two'>six</p><div class=notranslate><p title='one'></p></div>",
+        "<p>5 <img translate=no alt='one two'></p>",
+    ],
+)
+def test_what_is_not_translatable_stays(page: str) -> None:
+    assert translate(html.read(page.encode(), "page.html", ENGLISH)) == page
 
 
 @pytest.mark.parametrize(
@@ -137,7 +160,7 @@ def test_without_a_known_source_language_all_text_is_translated() -> None:
 @pytest.mark.parametrize(
     "unit",
     ["<select>", "<span lang=de>", "<span lang=de><p>", "<a>x</a> ", "<x-a>y", "<p translate=no><span>", "<object></p>",
-     "<x-a>a</x-a><x-b>", "&amp;{{ a > b }} ", "<span translate=no><select>"],
+     "<x-a>a</x-a><x-b>", "&amp;{{ a > b }} ", "<span translate=no><select>", "<code><a>x</a> "],
 )  # fmt: skip
 def test_thousands_of_elements_take_linear_time(unit: str) -> None:
     page = ("one " + unit * 5_000).encode()
