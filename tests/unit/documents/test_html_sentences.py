@@ -130,6 +130,29 @@ def test_what_is_not_translatable_stays(page: str) -> None:
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
+        ("one <svg><path> <p>two six</p><p>three</p><div>four</div>", ["one", "two six", "three", "four"]),
+        ("<div>one <svg><path></div>two <math><mi>x</mi><h1>six</h1>", ["one", "two x", "six"]),
+        ("<p>one <svg><g></svg> two <svg><title>six</title>", ["one two six"]),
+        ("<p>one <svg><svg></svg><title>six</title></svg> two", ["one six two"]),
+        ("<p>one <svg><path></g><span>two</span>", ["one two"]),
+        ("<p>one <svg><foreignObject><p>six</p><div>five</div></foreignObject></svg> two</p>", ["one sixfive two"]),
+        ("<p>one <math><mtext>a <b>x</b></mtext></math> two</p>", ["one a x two"]),
+    ],
+)
+def test_a_drawing_ends_before_html(page: str, expected: list[str]) -> None:
+    document = html.read(page.encode(), "page.html")
+    assert [segment.text for segment in document.segments] == expected
+    assert document.write([None] * len(expected)) == page.encode()
+
+
+def test_a_drawing_in_xhtml_ends_at_its_end_tag() -> None:
+    document = html.read_text("<p>one <svg><p>two</p></svg> six</p>", UTF8, LanguageChange("en", "de"), xml=True)
+    assert [segment.text for segment in document.segments] == ["one two six"]
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
         ("<blockquote lang=de><p title='a b'>Zwei drei</p></blockquote><p>one two</p>", ["one two"]),
         ("<p>one <i lang=fr>deux trois</i> four</p>", ["one deux trois four"]),
         ("<p>one two <span lang=fr>deux<br>trois</span> four</p>", ["one two", "four"]),
@@ -160,7 +183,7 @@ def test_without_a_known_source_language_all_text_is_translated() -> None:
 @pytest.mark.parametrize(
     "unit",
     ["<select>", "<span lang=de>", "<span lang=de><p>", "<a>x</a> ", "<x-a>y", "<p translate=no><span>", "<object></p>",
-     "<x-a>a</x-a><x-b>", "&amp;{{ a > b }} ", "<span translate=no><select>", "<code><a>x</a> "],
+     "<x-a>a</x-a><x-b>", "&amp;{{ a > b }} ", "<span translate=no><select>", "<code><a>x</a> ", "<svg><p>"],
 )  # fmt: skip
 def test_thousands_of_elements_take_linear_time(unit: str) -> None:
     page = ("one " + unit * 5_000).encode()

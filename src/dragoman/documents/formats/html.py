@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.formats.html_controls import divide_controls
+from dragoman.documents.formats.html_drawings import mark_drawings
 from dragoman.documents.formats.html_elements import (
     BLOCKS,
     CLOSES,
-    DRAWINGS,
     POINTS,
     RAW,
     REPLACED,
@@ -91,15 +91,12 @@ class Reader:
     left: Token | None = None  # the inline element that is open and left as it is
     nested: Counter[str] = field(default_factory=Counter)  # elements inside one of these with the same name
     declared: str = ""  # the language of the whole page
-    drawing: str = ""  # the drawing or formula that is open
 
     def read(self) -> list[Slot]:
         """All slots, in order."""
-        for token in scan(self.text, RAW, lower=not self.xml):
-            if self.drawing:
+        for token, drawn in mark_drawings(scan(self.text, RAW, lower=not self.xml), self.xml):
+            if drawn:
                 self.pending.append(token)
-                if token.kind == "end" and token.name == self.drawing:
-                    self.drawing = ""
             elif token.kind in ("start", "empty", "end"):
                 self._tag(token)
             elif token.kind == "text" and self.pending and self.pending[-1].kind == "text":  # after a lone <
@@ -161,8 +158,6 @@ class Reader:
             return
         elif token.kind == "start" and (left or self.open[name]):
             self.nested[name] += 1
-        elif token.kind == "start" and name in DRAWINGS:
-            self.drawing = name
         elif self.left is None and self.translates and name not in VOID and self._is_left(token):
             self.left = token if token.kind == "start" else None
         self.pending.append(token)
