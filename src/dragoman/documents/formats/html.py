@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 from dragoman.documents.edits import Edit
@@ -271,8 +270,9 @@ class Reader:
                 builder.add_protected(" ".join(words.split()), copied, token.start, token.name)
                 continue
             if self._is_template_tag(token):
-                following = takewhile(self._is_template_tag, tokens[index:])  # models do not copy masks that touch
-                last = index + sum(1 for _ in following) - 1
+                last = index
+                while last + 1 < len(tokens) and self._is_template_tag(tokens[last + 1]):
+                    last += 1  # models do not copy masks that touch
                 tags = self.text[token.start : tokens[last].end]
                 builder.add_protected(tags, tags, token.start, tags)
                 continue
