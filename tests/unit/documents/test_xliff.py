@@ -16,7 +16,7 @@ from dragoman.errors import DocumentError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "localization"
 FILES = sorted(path.name for path in [*FIXTURES.glob("*.xlf"), *FIXTURES.glob("*.xliff")])
-ADDED = ("state", "state-qualifier", "target-language", "trgLang", "approved")
+ADDED = ("state", "subState", "state-qualifier", "target-language", "trgLang", "approved")
 
 
 def translate(data: bytes, translator: WordByWord, options: ReadOptions | None = None) -> bytes:
@@ -106,7 +106,7 @@ def test_states_and_languages() -> None:
     second = (FIXTURES / "xliff20.xlf").read_bytes()
     written = translate(second, WordByWord(), ReadOptions("en", "de"))
     assert etree.fromstring(written).get("trgLang") == "de"
-    assert b'<segment id="s2" state="translated">' in written
+    assert b'<segment id="s2" state="translated" subState="dragoman:leveraged-mt">' in written
     document = xliff.read(first, "x.xlf", ReadOptions())
     memory = document.write([Target("Hallo", document.segments[0].spans, approved=True), None])
     assert b'<target state="translated" state-qualifier="exact-match">' in memory
