@@ -1,8 +1,8 @@
 """Translate lines of plain text, with their placeholders, URLs and e-mail addresses protected as in documents.
 
 Lines with any are masked and go through the same stream as all others. Those whose masks do not survive, lines with
-characters that the model cannot read and lines in capitals are translated sentence by sentence, as segments of a
-document.
+characters that the model cannot read and lines with a sentence in capitals are translated sentence by sentence, as
+segments of a document.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from dragoman.documents.transfer.capitals import may_have_capitals
 from dragoman.documents.transfer.placeholders import has_placeholders
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.overlap import Blocks
@@ -20,9 +21,11 @@ from dragoman.translation.result import Translation, join_translations
 from dragoman.translation.segmentation import Layout, LineLayout
 
 if TYPE_CHECKING:
+    from dragoman.documents.jobs import Split
     from dragoman.documents.reports.report import SegmentResult
     from dragoman.documents.segment import Segment
     from dragoman.documents.sentences import ModelTranslator
+    from dragoman.documents.source_vocabulary import Vocabulary
     from dragoman.documents.transfer.assembly import Job, Unit
     from dragoman.documents.transfer.masks import MaskedText
     from dragoman.translation.translator import Translator
@@ -45,6 +48,15 @@ def mask_line(line: str) -> MaskedLine | None:
 
     segment = protect_placeholders(Segment(line))
     return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))
+
+
+def has_capitals(text: str, split: Split, vocabulary: Vocabulary) -> bool:
+    """Whether a sentence of a text is in capitals, and better read in lower case."""
+    if not may_have_capitals(text):
+        return False
+    from dragoman.documents.jobs import sentence_ranges  # few lines need it
+
+    return any(vocabulary.prefers_lower_case(text[start:end]) for start, end in sentence_ranges(text, (), split))
 
 
 class LineTranslator:
@@ -73,7 +85,7 @@ class LineTranslator:
     def _mask(self, line: str, others: list[str], as_segments: Iterator[Translation]) -> str:
         found = mask_line(line)
         text = line if found is None else found.masked.text
-        if self._model.vocabulary.unknown(line) or self._model.vocabulary.prefers_lower_case(text):
+        if self._model.vocabulary.unknown(line) or has_capitals(text, self._model.split, self._model.vocabulary):
             others.append(line)
             self.read.append(as_segments)
             return ""

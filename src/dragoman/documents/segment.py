@@ -31,7 +31,8 @@ class Span:
 
     `parent` is the index of the enclosing span, None at the top. A `half` is a point that begins or ends an element
     whose other end is not in the segment; halves stay in order. `at` is the offset of `open` in the original, for
-    formats that translate something inside it, such as the `alt` of an image. `name` is for reports.
+    formats that translate something inside it, such as the `alt` of an image. `name` is for reports. `spaced` is a line
+    break with a space after it in the text, to divide words, that is not in the document.
     """
 
     start: int
@@ -43,6 +44,7 @@ class Span:
     at: int | None = None
     name: str = ""
     half: bool = False
+    spaced: bool = False
 
     @property
     def is_line_break(self) -> bool:
@@ -168,8 +170,9 @@ class SegmentBuilder:
         self.spans.append(Span(place, place, "point", markup, parent=self.parent, at=at, name=name, half=half))
 
     def separate_words(self, tag: str, following: str) -> None:
-        """Add a space after a line break that stands between two words; `following` is the text after it."""
+        """Add a space after the line break at the end if it stands between two words; `following` is the text there."""
         if tag.lower() in LINE_BREAKS and self.text[-1:].strip() and following.strip():
+            self.spans[-1] = replace(self.spans[-1], spaced=True)
             self.add_text(" ")
 
     def add_protected(self, text: str, markup: str = "", at: int | None = None, name: str = "") -> None:
@@ -227,7 +230,8 @@ class SegmentBuilder:
             return  # an element ends between the space and the point
         if any(self.spans[i].start == size for i in around):
             return  # an element begins there
-        self.spans[last] = replace(point, open=f" {point.open}")
+        if not any(span.spaced and span.start == size - 1 for span in self.spans):
+            self.spans[last] = replace(point, open=f" {point.open}")
         self.text = self.text[:-1]
         self.spans = [
             replace(span, start=min(span.start, size - 1), end=min(span.end, size - 1)) for span in self.spans
@@ -295,5 +299,5 @@ def _render(
             yield markup(span)
             yield from _render(content, children, escape, markup, span.start, span.end, index)
             yield span.close
-        start = span.end
+        start = span.end + (span.spaced and content.text.startswith(" ", span.end))
     yield escape(content.text[start:end])

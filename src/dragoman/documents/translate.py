@@ -184,10 +184,12 @@ class SegmentTranslation:
                 if job is not None and own and not all(unit.approved for unit in job.units if unit.translate):
                     again[i] = jobs[i] = make_job(segments[i], split, align, own, approved_ranges(job))
             prefill([*again.values()], memory)
-        self._set(segments, jobs, vocabulary)
+        self._set(segments, jobs)
+        for unit in self.units:
+            unit.lower_case = vocabulary.prefers_lower_case(unit.masked.text)
 
-    def _set(self, segments: Sequence[Segment], jobs: Sequence[Job | None], vocabulary: Vocabulary) -> None:
-        self.segments, self.jobs, self.vocabulary = segments, jobs, vocabulary
+    def _set(self, segments: Sequence[Segment], jobs: Sequence[Job | None]) -> None:
+        self.segments, self.jobs = segments, jobs
         units = (unit for job in jobs if job is not None for unit in job.units)
         self.units = [unit for unit in units if unit.translate and unit.translation is None]
 
@@ -195,16 +197,16 @@ class SegmentTranslation:
         """The same in blocks of about `size` characters."""
         for part in divide_segments(self.segments, size):
             block = object.__new__(SegmentTranslation)
-            block._set(self.segments[part], self.jobs[part], self.vocabulary)
+            block._set(self.segments[part], self.jobs[part])
             yield block
 
     def steps(self, advance: Callable[[], None] = lambda: None) -> Steps:
         """Translate all sentences, and again those whose masks were lost; `advance` counts sentences."""
         failed = []
         for units in group_by_markup(self.units):
-            found = yield self._request(units)
+            found = yield request(units)
             for unit, translation in zip(units, found or (), strict=True):
-                if not self._accept(unit, translation):
+                if not accept(unit, translation):
                     failed.append(unit)
                 advance()
         yield from self._retry(failed)
@@ -217,32 +219,18 @@ class SegmentTranslation:
             unit.masked, unit.retried = remask(unit.masked), True
         left = []
         for units in group_by_markup(failed):
-            found = yield self._request(units)
+            found = yield request(units)
             for unit, translation in zip(units, found or (), strict=True):
-                if not self._accept(unit, translation):
+                if not accept(unit, translation):
                     unit.masked = first[id(unit)]
                     left.append(unit)
         if not left:
             return
         words = sorted({mask.word for unit in left for mask in unit.masked.masks})
         aligned = any(unit.marked for unit in left)
-        required = yield SentenceRequest([*map(self._model_text, left)], aligned, words)
+        required = yield SentenceRequest([*map(model_text, left)], aligned, words)
         for unit, translation in zip(left, required or (), strict=False):
-            self._accept(unit, translation)
-
-    def _request(self, units: Sequence[Unit]) -> SentenceRequest:
-        """The request for units that are all marked, or all not."""
-        return SentenceRequest([*map(self._model_text, units)], units[0].marked)
-
-    def _model_text(self, unit: Unit) -> str:
-        """What the model reads of a unit."""
-        text = unit.masked.text
-        return without_capitals(text) if self.vocabulary.prefers_lower_case(text) else text
-
-    def _accept(self, unit: Unit, translation: Translation) -> bool:
-        """Give a unit the translation of its `_model_text`; False if its placeholders were lost."""
-        lowered = self.vocabulary.prefers_lower_case(unit.masked.text)
-        return unit.accept(with_capitals(translation) if lowered else translation)
+            accept(unit, translation)
 
     def assemble(self, part: slice = ALL) -> list[SegmentResult]:
         """The results of all segments, or of a part of them."""
@@ -250,6 +238,21 @@ class SegmentTranslation:
             SegmentResult(segment) if job is None else assemble(segment, job)
             for segment, job in zip(self.segments[part], self.jobs[part], strict=True)
         ]
+
+
+def request(units: Sequence[Unit]) -> SentenceRequest:
+    """The request for units that are all marked, or all not."""
+    return SentenceRequest([*map(model_text, units)], units[0].marked)
+
+
+def model_text(unit: Unit) -> str:
+    """What the model reads of a unit."""
+    return without_capitals(unit.masked.text) if unit.lower_case else unit.masked.text
+
+
+def accept(unit: Unit, translation: Translation) -> bool:
+    """Give a unit the translation of its `model_text`; False if its placeholders were lost."""
+    return unit.accept(with_capitals(translation) if unit.lower_case else translation)
 
 
 def group_by_markup(units: Sequence[Unit]) -> list[list[Unit]]:

@@ -192,7 +192,7 @@ def check_protected(texts: Sequence[str], vocabulary: Vocabulary) -> None:
     found = (one for text in texts for one in find_between(text, (), vocabulary.unknown(text), program=True))
     if next(islice(found, MAX_PROTECTED, None), None) is not None:
         what = "placeholders, URLs, or symbols that the model cannot read"
-        raise RequestError(413, "too_large", f"the text has over {MAX_PROTECTED:,} {what}; send it in parts")
+        raise RequestError(413, "too_large", f"the text has over {MAX_PROTECTED:,} {what}; split it")
 
 
 def source_vocabulary(settings: BatchSettings) -> SourceVocabulary:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from dragoman.documents.lines import mask_line, restore_alternatives, text_translations
+from dragoman.documents.jobs import Split
+from dragoman.documents.lines import has_capitals, mask_line, restore_alternatives, text_translations
 from dragoman.documents.segment import Segment
 from dragoman.documents.source_vocabulary import Vocabulary
 from dragoman.documents.transfer.placeholders import has_placeholders
@@ -30,7 +31,7 @@ async def translate_texts(
         return await translate_masked(service, texts, settings, caller)
     has_terms = bool(settings.terms) or settings.model.terms is not None
     large = is_large(texts) or (has_terms and len(texts) > TEXTS_WITH_TERMS)
-    find = partial(find_protected, texts, source_vocabulary(settings))
+    find = partial(find_protected, texts, settings.model.segmenter.split_line, source_vocabulary(settings))
     protected = await service.run_step(find, caller, large)
     if not protected:
         return await service.translate(texts, settings, caller)
@@ -77,10 +78,10 @@ def protects_placeholders(settings: BatchSettings) -> bool:
     return plain and not settings.alignment and not required
 
 
-def find_protected(texts: Sequence[str], vocabulary: Vocabulary) -> list[int]:
-    """The indices of texts in capitals, with placeholders, or with characters that the model cannot read."""
+def find_protected(texts: Sequence[str], split: Split, vocabulary: Vocabulary) -> list[int]:
+    """The indices of texts with placeholders, sentences in capitals, or characters that the model cannot read."""
     return [
         i
         for i, text in enumerate(texts)
-        if has_placeholders(text) or vocabulary.unknown(text) or vocabulary.prefers_lower_case(text)
+        if has_placeholders(text) or vocabulary.unknown(text) or has_capitals(text, split, vocabulary)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from dragoman.documents.formats import html, markdown
@@ -96,12 +98,58 @@ def test_elements_inside_a_sentence(page: str, expected: str) -> None:
         ("<p><a>one</a> {{x}} <a>two</a></p>", ["one {{x}} two"]),
         ("<label>one <input> two</label>", ["one two"]),
         ("<label>one <a>two</a> <a>three</a></label>", ["one two three"]),
+        ("<p><span class=notranslate><a>one</a> <a>two</a></span></p>", ["one two"]),
+        ("<code><a>one</a> <a>two</a></code>", ["one two"]),
+        ("<span lang=fr><a>un</a> <a>deux</a></span>", ["un deux"]),
+        ("<a>one</a> <span translate=no><a>two</a> <a>three</a></span> <a>four</a>", ["one two three four"]),
+        ("<a>one</a> <i class=notranslate></i> <a>two</a>", ["one", "two"]),
+        ("<a>one</a> <a translate=no><b>two</b> <b>six</b></a> <a>three</a>", ["one", "two six", "three"]),
     ],
 )
 def test_labels_links_and_buttons_side_by_side(page: str, expected: list[str]) -> None:
     found = [text.replace("\u00a0", " ").strip() for text in texts(page)]
     assert [" ".join(text.split()) for text in found] == expected
     assert html.read(page.encode(), "page.html").write([None] * len(found)) == page.encode()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<p>5 <span class="notranslate"><a>one</a> <a>two</a></span></p>',
+        "<p><span translate=no><button>one</button> <button>two</button></span></p>",
+        "<p><code><a>one</a> <a>two</a></code></p>",
+        "<p><span lang=fr><a>un</a> <a>deux</a></span></p>",
+        "<p><a translate=no>one</a> <a translate=no>two</a></p>",
+        "<p>5 <span translate=no><select title='one'><option label='two'>six</select></span></p>",
+        "<p translate=no title='one two'>six</p><div class=notranslate><p title='one'></p></div>",
+        "<p>5 <img translate=no alt='one two'></p>",
+    ],
+)
+def test_what_is_not_translatable_stays(page: str) -> None:
+    assert translate(html.read(page.encode(), "page.html", ENGLISH)) == page
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("one <svg><path> <p>two six</p><p>three</p><div>four</div>", ["one", "two six", "three", "four"]),
+        ("<div>one <svg><path></div>two <math><mi>x</mi><h1>six</h1>", ["one", "two x", "six"]),
+        ("<p>one <svg><g></svg> two <svg><title>six</title>", ["one two six"]),
+        ("<p>one <svg><svg></svg><title>six</title></svg> two", ["one six two"]),
+        ("<p>one <svg><path></g><span>two</span>", ["one two"]),
+        ("<p>one <svg><foreignObject><p>six</p><div>five</div></foreignObject></svg> two</p>", ["one sixfive two"]),
+        ("<p>one <math><mtext>a <b>x</b></mtext></math> two</p>", ["one a x two"]),
+    ],
+)
+def test_a_drawing_ends_before_html(page: str, expected: list[str]) -> None:
+    document = html.read(page.encode(), "page.html")
+    assert [segment.text for segment in document.segments] == expected
+    assert document.write([None] * len(expected)) == page.encode()
+
+
+def test_a_drawing_in_xhtml_ends_at_its_end_tag() -> None:
+    document = html.read_text("<p>one <svg><p>two</p></svg> six</p>", UTF8, LanguageChange("en", "de"), xml=True)
+    assert [segment.text for segment in document.segments] == ["one two six"]
 
 
 @pytest.mark.parametrize(
@@ -137,12 +185,23 @@ def test_without_a_known_source_language_all_text_is_translated() -> None:
 @pytest.mark.parametrize(
     "unit",
     ["<select>", "<span lang=de>", "<span lang=de><p>", "<a>x</a> ", "<x-a>y", "<p translate=no><span>", "<object></p>",
-     "<x-a>a</x-a><x-b>", "&amp;{{ a > b }} ", "<span translate=no><select>"],
+     "<x-a>a</x-a><x-b>", "&amp;{{ a > b }} ", "<span translate=no><select>", "<%= x %> a ",
+     "<code><a>x</a> ", "<svg><p>"],
 )  # fmt: skip
 def test_thousands_of_elements_take_linear_time(unit: str) -> None:
     page = ("one " + unit * 5_000).encode()
     document = html.read(page, "page.html", ENGLISH)
     assert document.write([None] * len(document.segments)) == page
+
+
+def test_the_time_of_template_tags_is_linear() -> None:
+    """In process time, 8 times as many take 8 times as long, not 64 times."""
+    seconds = []
+    for n in (5_000, 40_000):
+        start = process_time()
+        html.read(("<p>" + "<%= x %> a " * n).encode(), "page.html")
+        seconds.append(process_time() - start)
+    assert seconds[1] < 24 * seconds[0]
 
 
 def test_text_in_another_language_is_left_in_xhtml() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from dragoman.documents.lines import LineTranslator
+from dragoman.documents.segment import Segment
+from dragoman.documents.sentences import ModelTranslator
+from dragoman.documents.translate import translate_segments
 from dragoman.translation.overlap import Blocks
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
@@ -28,6 +33,18 @@ class Upper:
         for block in texts.blocks:
             self.texts += block
             yield from (Translation(text.upper()) for text in block)
+
+
+class RecordingTranslator(ModelTranslator):
+    """A translator that records what the model reads."""
+
+    def __init__(self, translator: Translator) -> None:
+        super().__init__(translator)
+        self.read: list[str] = []
+
+    def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
+        self.read += texts
+        return super().stream(texts, alignment)
 
 
 def test_lines_are_masked_and_restored_in_order() -> None:
@@ -69,3 +86,12 @@ def test_lines_in_capitals_are_read_in_lower_case(directory: Path) -> None:
     found = [one.text for one in LineTranslator(model).stream([lines])]
     assert found[:2] == [model.translate("The old boxes").text.upper(), model.translate("the hall").text]
     assert found[2].replace("{x}", "X") == found[2].upper().replace("{X}", "X")
+
+
+@pytest.mark.parametrize("line", ["THE OLD BOXES. The hall.", "The hall. SEE {x} OF THE OLD HALL!", "A\tTHE OLD BOXES"])
+def test_lines_with_a_sentence_in_capitals_are_translated_as_documents_are(directory: Path, line: str) -> None:
+    model = Translator.load(directory, device="cpu")
+    translator = RecordingTranslator(model)
+    (result,) = translate_segments([Segment(line)], translator).results
+    assert result.target is not None and any("he old" in text and text == text.capitalize() for text in translator.read)
+    assert [one.text for one in LineTranslator(model).stream([[line]])] == [result.target.text]

@@ -10,14 +10,16 @@ from rapidfuzz import fuzz
 from tests.raising import raises
 from tests.word_by_word import WordByWord
 
+from dragoman.documents.formats import html
 from dragoman.documents.formats.localization import xliff
 from dragoman.documents.memory import index as index_module
 from dragoman.documents.memory import lookup as memory_module
 from dragoman.documents.memory.index import normalize
 from dragoman.documents.memory.lookup import MIN_SCORE, Match, Memory, find_exact
 from dragoman.documents.memory.remember import remember
+from dragoman.documents.reports.bilingual import bilingual_file
 from dragoman.documents.reports.report import Report
-from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, render
+from dragoman.documents.segment import ReadOptions, Segment, SegmentBuilder, Target, render
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError, OutputError
 
@@ -206,6 +208,43 @@ def test_machine_translations_of_a_tmx_file_count_when_they_have_changed(tmp_pat
     path.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
     assert remember(tmp_path / "m.tsv", [path], "en", "de") == (1, 1)
     assert (tmp_path / "m.tsv").read_text() == "two\ttwo\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "mark", "confirmed"),
+    [
+        (".xlf", "needs-review-translation", "final"),
+        (".xlf", "<trans-unit ", "<trans-unit approved='yes' "),
+        (".tmx", ' creationtool="dragoman">', ' creationtool="dragoman" changedate="20260101T000000Z">'),
+    ],
+)
+def test_bilingual_files_of_a_document_are_left_out_until_they_are_confirmed(
+    suffix: str, mark: str, confirmed: str, tmp_path: Path
+) -> None:
+    segments = html.read(b"<p>one <b>two</b><p>Known.", "a.html").segments
+    report = translate_segments(segments, WordByWord(), memory=make(tmp_path, ("Known.", "Bekannt.")))
+    path, memory = tmp_path / f"both{suffix}", tmp_path / "new.tsv"
+    path.write_text(bilingual_file(report, suffix, "a.html", "en", "de"))
+    assert remember(memory, [path], "en", "de") == (1, 1) and memory.read_text() == "Known.\tBekannt.\n"
+    path.write_text(path.read_text().replace(mark, confirmed))
+    assert remember(memory, [path], "en", "de") == (1, 0)
+    assert memory.read_text() == "Known.\tBekannt.\none two\tONE TWO\n"
+
+
+def test_machine_translations_of_xliff_2_are_left_out_until_they_are_confirmed(tmp_path: Path) -> None:
+    path, memory = tmp_path / "a.xlf", tmp_path / "m.tsv"
+    for state in ('state="translated" subState="dragoman:leveraged-mt"', 'state="reviewed"'):
+        document = xliff.read((FIXTURES / "xliff20.xlf").read_bytes(), "x", ReadOptions("en", "de"))
+        report = translate_segments(document.segments, WordByWord())
+        written = document.write([one.target for one in report.results]).decode()
+        assert written.count('state="translated" subState="dragoman:leveraged-mt"') == len(document.segments)
+        path.write_text(written.replace('state="translated" subState="dragoman:leveraged-mt"', state))
+        left_out = len(document.segments) if "subState" in state else 0
+        assert remember(memory, [path], "en", "de").unreviewed == left_out
+    assert len(memory.read_text().splitlines()) == len(document.segments) + 1  # "Finished." had a translation
+    document = xliff.read(written.encode(), "x", ReadOptions("en", "de", retranslate=True))
+    again = document.write([Target("a", one.spans, approved=True) for one in document.segments]).decode()
+    assert 'subState="dragoman:exact-match"' in again and "leveraged-mt" not in again
 
 
 @pytest.mark.parametrize("name", ["omegat.tmx", "trados_utf16.tmx", "europe.tmx"])

@@ -47,6 +47,10 @@ def translate(markup: str, translator: WordByWord) -> str:
         ("in 2010<sup>2</sup> six<sup>3</sup> two", "in 2010 six two", "TWO SIX<sup>3</sup> 2010<sup>2</sup> IN"),
         ("one two.<sup>1</sup>", "one two.", "TWO. ONE<sup>1</sup>"),
         ("some 10<sup>9</sup> bytes", "some X1 bytes", "BYTES 10<sup>9</sup> SOME"),  # "ten" could have no exponent
+        ("one <b>10<sup>6</sup></b> six", "one X1 six", "SIX <b>10<sup>6</sup></b> ONE"),
+        ("one <b>10<i><sup>6</sup></i></b> six", "one X1 six", "SIX <b>10<i><sup>6</sup></i></b> ONE"),
+        ("one<b>2<sup>n</sup></b> six", "one2 six", "SIX ONE<b>2<sup>n</sup></b>"),
+        ("one <b>two<i><sup>1</sup></i></b> six", "one two six", "SIX <b>TWO<i><sup>1</sup></i></b> ONE"),
         ("one Acme<sup>®</sup> six", "one Acme six", "SIX ACME<sup>®</sup> ONE"),
         ("one Acme<sup>(TM)</sup>, six", "one Acme, six", "SIX ACME<sup>(TM)</sup>, ONE"),
         ("one Smith<sup>a,b</sup> six", "one Smith six", "SIX SMITH<sup>a,b</sup> ONE"),

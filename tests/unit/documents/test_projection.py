@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.documents.formats import html
 from dragoman.documents.segment import Segment, SegmentBuilder, Span, render
 from dragoman.documents.transfer import words
 from dragoman.documents.transfer.aligned_text import AlignedUnit
@@ -308,6 +309,20 @@ def test_without_an_alignment_a_point_stays_in_its_sentence() -> None:
     assert translate("One two. Three<f/> four five. Six seven.", Unaligned()) == (
         "ONE TWO.<f/> THREE FOUR FIVE. SIX SEVEN."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One <b>two</b> six. Three four<sup>1</sup>", "SIX. <b>TWO</b> ONE FOUR THREE<sup>1</sup>"),
+        ("One <b>two</b> six. Three %s four<i></i>", "SIX. <b>TWO</b> ONE FOUR %s THREE<i></i>"),
+    ],
+)
+def test_markup_stays_in_a_sentence_without_an_alignment(text: str, expected: str) -> None:
+    """One with nothing between its words is not aligned."""
+    document = html.read(f"<p>{text}</p>".encode(), "a.html")
+    (result,) = translate_segments(document.segments, WordByWord(order=backward)).results
+    assert document.write([result.target]).decode() == f"<p>{expected}</p>"
 
 
 class Compounds(WordByWord):

@@ -87,8 +87,19 @@ def test_low_confidence_needs_review_everywhere() -> None:
     assert [bool(one["notes"]) for one in segments] == expected
     assert [note["code"] for note in segments[5]["notes"]] == ["too_short"]  # it explains the confidence
     units = bilingual_file(report, ".xlf", "page.html", "en", "de").split("</trans-unit>")[:-1]
-    assert ["needs-review-translation" in unit for unit in units] == expected
     assert ["<note>" in unit for unit in units] == expected
+
+
+def test_bilingual_files_mark_what_the_model_translated() -> None:
+    approved = SegmentResult(Segment("one"), Target("eins", approved=True))
+    report = Report([approved, SegmentResult(Segment("two"), Target("zwei")), SegmentResult(Segment("six"))])
+    xliff = bilingual_file(report, ".xlf", "page.html", "en", "de")
+    assert '<target state="translated" state-qualifier="exact-match">eins' in xliff
+    assert '<target state="needs-review-translation" state-qualifier="leveraged-mt">zwei' in xliff
+    assert "<note>" not in xliff
+    tmx = bilingual_file(report, ".tmx", "page.html", "en", "de")
+    assert '<tuv xml:lang="de"><seg>eins' in tmx
+    assert '<tuv xml:lang="de" creationtool="dragoman"><seg>zwei' in tmx
 
 
 def test_flags_have_labels() -> None:

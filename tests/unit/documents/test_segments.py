@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from dragoman.documents.segment import MAX_DEPTH, SegmentBuilder, render
 
 
@@ -19,6 +23,19 @@ def test_rendering_gives_the_markup_back_in_its_order() -> None:
     segment = builder.build()
     assert segment.text == "a bc<0>"
     assert render(segment, str.upper) == "A <b>B<br><i>C</i><img></b>&lt;0&gt;"
+
+
+@pytest.mark.parametrize(("collapse", "markup"), [(False, "one.<br>two<br>"), (True, "one.<br><img>")])
+def test_a_space_that_divides_words_at_a_line_break_is_not_written(collapse: bool, markup: str) -> None:
+    builder = SegmentBuilder(collapse=collapse)
+    for found in re.finditer(r"(<\w+>)|[^<]+", markup):
+        if found[1]:
+            builder.add_point(found[1], name=found[1].strip("<>"))
+            builder.separate_words(found[1].strip("<>"), markup[found.end() : found.end() + 1])
+        else:
+            builder.add_text(found[0])
+    segment = builder.build()
+    assert segment.text == ("one." if collapse else "one. two") and render(segment) == markup
 
 
 def test_crossing_and_unclosed_markup_becomes_points_and_keeps_its_order() -> None:

@@ -290,3 +290,10 @@ def test_strings_of_unfinished_markup_are_translated(unit: str) -> None:
         report = translate_segments(document.segments, WordByWord())
         written = document.write([result.target for result in report.results])
         assert written.startswith(b'{"a": "ONE ') and written.endswith(b' TWO"}')
+
+
+def test_line_breaks_of_strings_get_no_spaces() -> None:
+    document = read_document(b'["one {x}<br>three four<br/><b>6</b> two"]', "a.json")
+    report = translate_segments(document.segments, WordByWord(order=backward))
+    written = document.write([result.target for result in report.results])
+    assert written == b'["{x} ONE<br>FOUR THREE<br/>TWO <b>6</b>"]'

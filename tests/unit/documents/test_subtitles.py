@@ -191,6 +191,12 @@ def test_a_text_that_does_not_fit_gets_longer_lines_and_no_more() -> None:
         assert max(map(len, lines)) - min(map(len, lines)) <= 5
 
 
+def test_a_text_of_many_lines_is_not_one_line() -> None:
+    text = " ".join(["words"] * 85)  # 13 lines of 39 columns
+    lines = wrap_lines(Target(text), 39, 13).text.split("\n")
+    assert len(lines) == 9 and " ".join(lines) == text and max(map(len, lines)) <= 60
+
+
 @pytest.mark.parametrize(
     ("before", "most"),
     [("one two", 2), ("one\ntwo", 2), ("one\ntwo\nsix", 3), ("- one\n- two", 2), ("- one\n- two\nsix", 3)],

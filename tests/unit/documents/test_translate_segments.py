@@ -48,7 +48,11 @@ def test_text_without_words_is_not_translated() -> None:
     [
         ("DO NOT OPEN {file} HERE", "Do not open X1 here", "HERE {file} OPEN NOT DO"),
         ("(I AM ÉTIENNE 5)", "(I am étienne 5)", "5) ÉTIENNE AM (I"),
+        ("COVID19 AND THE 1ST MP3 PLAYER", "COVID19 and the 1st MP3 player", "PLAYER MP3 1ST THE AND COVID19"),
+        ("1ST PLACE", "1st place", "PLACE 1ST"),
         ("Not IN CAPITALS", "Not IN CAPITALS", "CAPITALS IN NOT"),
+        ("请打开PDF文件并保存在这里 VIDEO", "请打开PDF文件并保存在这里 VIDEO", "VIDEO 请打开PDF文件并保存在这里"),
+        ("يرجى فتح VIDEO الآن", "يرجى فتح VIDEO الآن", "الآن VIDEO فتح يرجى"),
         ("USB OF NATO", "USB OF NATO", "NATO OF USB"),
     ],
 )

@@ -16,7 +16,7 @@ from dragoman.errors import DocumentError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "localization"
 FILES = sorted(path.name for path in [*FIXTURES.glob("*.xlf"), *FIXTURES.glob("*.xliff")])
-ADDED = ("state", "state-qualifier", "target-language", "trgLang", "approved")
+ADDED = ("state", "subState", "state-qualifier", "target-language", "trgLang", "approved")
 
 
 def translate(data: bytes, translator: WordByWord, options: ReadOptions | None = None) -> bytes:
@@ -106,7 +106,7 @@ def test_states_and_languages() -> None:
     second = (FIXTURES / "xliff20.xlf").read_bytes()
     written = translate(second, WordByWord(), ReadOptions("en", "de"))
     assert etree.fromstring(written).get("trgLang") == "de"
-    assert b'<segment id="s2" state="translated">' in written
+    assert b'<segment id="s2" state="translated" subState="dragoman:leveraged-mt">' in written
     document = xliff.read(first, "x.xlf", ReadOptions())
     memory = document.write([Target("Hallo", document.segments[0].spans, approved=True), None])
     assert b'<target state="translated" state-qualifier="exact-match">' in memory
@@ -127,6 +127,8 @@ def test_pairs_are_the_translated_units() -> None:
         ("The old gate was green.", "THE OLD GATE WAS GREEN.", True),
         ("Nobody remembered why.", "NOBODY REMEMBERED WHY.", True),
     ]
+    lines = "<source>One.<x id='1' ctype='lb'/>two</source><target>Eins.<x id='1' ctype='lb'/> zwei</target>"
+    assert pairs(UNIT.format(lines).encode()) == [("One. two", "Eins. zwei", False)]
 
 
 def test_hostile_files() -> None:
@@ -212,9 +214,9 @@ UNIT_2 = '<xliff version="2.0" srcLang="en"><file id="f"{}><unit id="u"><segment
         ("one &lt;b&gt;two&lt;/b&gt; three", "THREE &lt;b&gt;TWO&lt;/b&gt; ONE"),
         ("<![CDATA[one <a href='x'>two</a>]]>", "&lt;a href='x'&gt;TWO&lt;/a&gt; ONE"),
         ("one a&amp;nbsp;b", "A&amp;nbsp;B ONE"),
-        ("one two&lt;br&gt;three", "TWO ONE&lt;br&gt; THREE"),
-        ('<g id="1">one</g> two.<x id="2" ctype="lb"/>three', 'TWO. <g id="1">ONE</g><x id="2" ctype="lb"/> THREE'),
-        ('one two<x id="1" ctype="lb"/>three four', 'TWO ONE<x id="1" ctype="lb"/> FOUR THREE'),
+        ("one two&lt;br&gt;three", "TWO ONE&lt;br&gt;THREE"),
+        ('<g id="1">one</g> two.<x id="2" ctype="lb"/>three', 'TWO. <g id="1">ONE</g><x id="2" ctype="lb"/>THREE'),
+        ('one two<x id="1" ctype="lb"/>three four', 'TWO ONE<x id="1" ctype="lb"/>FOUR THREE'),
         (
             'one <ph id="1">&lt;br/&gt;</ph> <g id="2">two three</g>',
             'ONE <ph id="1">&lt;br/&gt;</ph> <g id="2">THREE TWO</g>',

@@ -6,16 +6,16 @@ import html
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import takewhile
+from functools import partial
 from typing import Final, NamedTuple
 
 from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.formats.html_controls import divide_controls
+from dragoman.documents.formats.html_drawings import mark_drawings
 from dragoman.documents.formats.html_elements import (
     BLOCKS,
     CLOSES,
-    DRAWINGS,
     POINTS,
     RAW,
     REPLACED,
@@ -26,10 +26,10 @@ from dragoman.documents.formats.html_elements import (
     is_code,
     is_note,
     is_translated,
-    meta_name,
     translation_mode,
     trim,
 )
+from dragoman.documents.formats.html_languages import language_edits, relabel
 from dragoman.documents.formats.html_text import add_text
 from dragoman.documents.languages import NO_CHANGE, LanguageChange, primary
 from dragoman.documents.markup import CDATA, Token, escape_attribute, escape_xml, scan
@@ -38,7 +38,6 @@ from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
 
 CODE: Final = re.compile("[a-z]{2,3}")  # of a language
-INLINE_LANGUAGE: Final = re.compile(r"""(?<=\slang=["'])[\w-]+(?=["'])|(?<=\sxml:lang=["'])[\w-]+(?=["'])""")
 CHARSET: Final = re.compile(
     rb"""<meta[^>]{1,200}charset\s*=\s*["']?([\w.:-]+)|<\?xml[^>]{1,100}encoding\s*=\s*["']([\w.:-]+)""", re.IGNORECASE
 )
@@ -55,11 +54,8 @@ def read_text(text: str, encoding: Encoding, language: LanguageChange, xml: bool
     """The text of HTML, or with `xml` of XHTML, with its slots."""
     reader = Reader(text, xml, language)
     slots = reader.read()
-
-    def relabel(tag: str) -> str:
-        return INLINE_LANGUAGE.sub(lambda one: language.tag if language.declares_source(one[0]) else one[0], tag)
-
-    return SplicedText(text, slots, encoding, "xmlcharrefreplace", reader.declarations, relabel if language else str)
+    label = partial(relabel, language=language) if language else str
+    return SplicedText(text, slots, encoding, "xmlcharrefreplace", reader.declarations, label)
 
 
 def read_slots(text: str) -> list[Slot]:
@@ -94,15 +90,12 @@ class Reader:
     left: Token | None = None  # the inline element that is open and left as it is
     nested: Counter[str] = field(default_factory=Counter)  # elements inside one of these with the same name
     declared: str = ""  # the language of the whole page
-    drawing: str = ""  # the drawing or formula that is open
 
     def read(self) -> list[Slot]:
         """All slots, in order."""
-        for token in scan(self.text, RAW, lower=not self.xml):
-            if self.drawing:
+        for token, drawn in mark_drawings(scan(self.text, RAW, lower=not self.xml), self.xml):
+            if drawn:
                 self.pending.append(token)
-                if token.kind == "end" and token.name == self.drawing:
-                    self.drawing = ""
             elif token.kind in ("start", "empty", "end"):
                 self._tag(token)
             elif token.kind == "text" and self.pending and self.pending[-1].kind == "text":  # after a lone <
@@ -116,9 +109,14 @@ class Reader:
         return sorted(self.slots, key=lambda slot: (slot.start, -slot.end))
 
     @property
+    def around(self) -> Element:
+        """The innermost of the open elements."""
+        return self.elements[-1] if self.elements else Element("", True, False)
+
+    @property
     def translates(self) -> bool:
         """Whether text is translated here."""
-        return not self.elements or (self.elements[-1].translated and not self.elements[-1].foreign)
+        return self.around.translated and not self.around.foreign
 
     def _tag(self, token: Token) -> None:
         name = token.name
@@ -136,10 +134,10 @@ class Reader:
         element = self._element(token)
         if self.left is not None:
             element = element._replace(translated=False)
-        if not element.foreign and (self.translates or element.translated):
+        elif not element.foreign and translation_mode(token, self.around.translated):
             self._attributes(token)
         if element.translated:
-            self._declaration(token)
+            self.declarations += language_edits(token, self.language)
         if name in REPLACED:
             self.pending.append(Token("empty", token.start, token.end, name))
             element, self.pending = element._replace(before=self.pending), []
@@ -159,17 +157,14 @@ class Reader:
             return
         elif token.kind == "start" and (left or self.open[name]):
             self.nested[name] += 1
-        elif token.kind == "start" and name in DRAWINGS:
-            self.drawing = name
         elif self.left is None and self.translates and name not in VOID and self._is_left(token):
             self.left = token if token.kind == "start" else None
         self.pending.append(token)
 
     def _element(self, token: Token) -> Element:
         """The element that a tag opens here."""
-        around = self.elements[-1] if self.elements else Element("", True, False)
-        translated = translation_mode(token, around.translated and token.name not in UNTOUCHED)
-        return Element(token.name, translated, self._is_foreign(token, around.foreign))
+        translated = translation_mode(token, self.around.translated and token.name not in UNTOUCHED)
+        return Element(token.name, translated, self._is_foreign(token, self.around.foreign))
 
     def _is_foreign(self, token: Token, inherited: bool) -> bool:
         """Whether an element is in another language than the source; the language of the whole page does not count."""
@@ -186,6 +181,10 @@ class Reader:
         if not token.attributes or token.kind == "end":
             return False
         return not translation_mode(token, True) or self._is_foreign(token, False)
+
+    def _is_copied(self, token: Token) -> bool:
+        """Whether an inline element is not translated."""
+        return is_code(token) or self._is_left(token)
 
     def _open(self, element: Element) -> None:
         self.elements.append(element)
@@ -233,17 +232,6 @@ class Reader:
                 wrap = str if attribute.quote else '"{}"'.format
                 self.slots.append(Slot(attribute.start, attribute.end, segment, escape_attribute, wrap))
 
-    def _declaration(self, token: Token) -> None:
-        """An edit of the language that a tag declares."""
-        codes = dict.fromkeys(("lang", "xml:lang"), self.language.tag)
-        if meta_name(token) == "og:locale":
-            codes["content"] = "_".join(filter(None, self.language.regional))
-        elif token.name == "meta" and (token.get("http-equiv") or "").lower() == "content-language":
-            codes["content"] = self.language.tag
-        for one in token.attributes:
-            if one.name in codes and self.language.declares_source(one.value):
-                self.declarations.append((one.start, one.end, codes[one.name]))
-
     def _flush(self) -> None:
         """Turn the inline content since the last block boundary into segments."""
         tokens, self.pending = self.pending, []
@@ -251,7 +239,7 @@ class Reader:
             return
         if self.left is not None:  # it has blocks
             tokens = [one for one in tokens if one.end <= self.left.start]
-        for part in divide_controls(tokens, self.text, self._is_left):
+        for part in divide_controls(tokens, self.text, self._is_copied):
             self._add(trim(part, self.text))
         if self.left is not None:
             self._open(self._element(self.left))
@@ -264,30 +252,31 @@ class Reader:
         start, end = tokens[0].start, tokens[-1].end
         start += len(self.text[start:end]) - len(self.text[start:end].lstrip())
         end = start + len(self.text[start:end].rstrip())
-        builder = SegmentBuilder(collapse=not self.elements or self.elements[-1].name != "textarea")
+        builder = SegmentBuilder(collapse=self.around.name != "textarea")
         ends = end_tags(tokens)
-        done = 0  # tokens before this place are done
+        last = -1  # tokens up to this one are done
         for index, token in enumerate(tokens):
-            if token.end <= done:
+            if index <= last:
                 continue
-            raw = self.text[max(token.start, start) : min(token.end, end)]
             if is_note(token, self.text):
-                inside = tokens[index + 1 : ends.get(index, index) + 1]
-                done = inside[-1].end if inside else token.end
-                builder.add_point(self.text[token.start : done], token.start, token.name)
+                last = ends.get(index, index)
+                builder.add_point(self.text[token.start : tokens[last].end], token.start, token.name)
                 continue
-            if is_code(token) or self._is_left(token):
-                inside = tokens[index + 1 : ends.get(index, index) + 1]
-                done = inside[-1].end if inside else token.end
-                words = "".join(html.unescape(self.text[one.start : one.end]) for one in inside if one.kind == "text")
-                builder.add_protected(" ".join(words.split()), self.text[token.start : done], token.start, token.name)
+            if self._is_copied(token):
+                last = ends.get(index, index)
+                texts = (one for one in tokens[index : last + 1] if one.kind == "text")
+                words = "".join(html.unescape(self.text[one.start : one.end]) for one in texts)
+                copied = self.text[token.start : tokens[last].end]
+                builder.add_protected(" ".join(words.split()), copied, token.start, token.name)
                 continue
             if self._is_template_tag(token):
-                following = takewhile(self._is_template_tag, tokens[index:])  # models do not copy masks that touch
-                done = [one.end for one in following][-1]
-                tags = self.text[token.start : done]
+                last = index
+                while last + 1 < len(tokens) and self._is_template_tag(tokens[last + 1]):
+                    last += 1  # models do not copy masks that touch
+                tags = self.text[token.start : tokens[last].end]
                 builder.add_protected(tags, tags, token.start, tags)
                 continue
+            raw = self.text[max(token.start, start) : min(token.end, end)]
             self._attributes(token)
             if token.kind == "text":
                 add_text(builder, raw, escape_xml)
@@ -299,7 +288,7 @@ class Reader:
                 builder.add_protected(raw[len(CDATA) : -3], raw, token.start, "CDATA")
             else:
                 builder.add_point(raw, token.start, token.name)
-        segment = builder.build(f"{self.elements[-1].name if self.elements else 'text'} {len(self.slots) + 1}")
+        segment = builder.build(f"{self.around.name or 'text'} {len(self.slots) + 1}")
         has_text = any(one.kind == "text" and LETTER.search(self.text, one.start, one.end) for one in tokens)
         if has_text and LETTER.search(segment.text):
             self.slots.append(Slot(start, end, segment, escape_xml))

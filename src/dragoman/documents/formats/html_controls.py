@@ -19,10 +19,10 @@ from dragoman.documents.transfer.masks import LETTER
 AFTER_LABEL: Final = re.compile(r"[\s:*]*")  # * for what must be filled in
 
 
-def divide_controls(tokens: list[Token], text: str, is_left: Callable[[Token], bool]) -> Iterator[list[Token]]:
+def divide_controls(tokens: list[Token], text: str, is_copied: Callable[[Token], bool]) -> Iterator[list[Token]]:
     """The inline content of a block, divided between its labels, links and buttons if it has nothing else to read.
 
-    Elements that are left as they are (`is_left`) are not divided.
+    Elements that are not translated (`is_copied`) are not divided.
     """
     if sum(token.kind == "start" and is_control(token.name) for token in tokens) < 2:  # nearly all blocks
         yield tokens
@@ -32,15 +32,17 @@ def divide_controls(tokens: list[Token], text: str, is_left: Callable[[Token], b
     n_lettered = [*accumulate(lettered, initial=0)]
     cuts, inner = [0, len(tokens)], [(0, len(tokens))]
     while inner:
-        controls = find_controls(tokens, text, ends, *inner.pop())
+        controls = find_controls(tokens, text, ends, is_copied, *inner.pop())
         read = [(start, end) for start, end in controls if n_lettered[start] < n_lettered[end]]
         if len(read) > 1:
             cuts += [place for control in read for place in control]
-        inner += [(start + 1, end - 1) for start, end in read if not is_left(tokens[start])]
+        inner += [(start + 1, end - 1) for start, end in read if not is_copied(tokens[start])]
     yield from (tokens[start:end] for start, end in pairwise(sorted(set(cuts))))
 
 
-def find_controls(tokens: list[Token], text: str, ends: dict[int, int], index: int, last: int) -> list[tuple[int, int]]:
+def find_controls(
+    tokens: list[Token], text: str, ends: dict[int, int], is_copied: Callable[[Token], bool], index: int, last: int
+) -> list[tuple[int, int]]:
     """The labels, links and buttons among these tokens, each with the text after it; none if there is other text."""
     found = list[tuple[int, int]]()
     while index < last:
@@ -55,9 +57,19 @@ def find_controls(tokens: list[Token], text: str, ends: dict[int, int], index: i
             if after is not None and after.kind == "text" and is_after_label(after, text):
                 found[-1] = found[-1][0], end + 2
                 index += 1
-        elif token.kind in ("text", "other") and not (is_after_label(token, text) or is_blank(token, text)):
+        elif token.kind == "start" and is_copied(token):
+            end = ends.get(index - 1, index)
+            if any(is_text(one, text) for one in tokens[index:end]):
+                return []
+            index = max(index, end)
+        elif is_text(token, text):
             return []
     return found
+
+
+def is_text(token: Token, text: str) -> bool:
+    """Whether there is something to read between two controls."""
+    return token.kind in ("text", "other") and not (is_after_label(token, text) or is_blank(token, text))
 
 
 def is_after_label(token: Token, text: str) -> bool:

@@ -42,6 +42,7 @@ PREFIX: Final = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\]\s*)")  # tasks and aler
 NOTE_OR_LINK: Final = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[^\]]+\]:\s")  # of a footnote or a link
 DEFINITION: Final = re.compile(r":[ \t]+(?=\S)")  # of a term, which is the line before it
 ATTRIBUTES: Final = re.compile(r"(?<![ \t])[ \t]*\{:?[ \t]*[#.][^{}\n]*\}[ \t]*\Z")  # of a heading: {#name .class}
+PRIVATE_USE: Final = range(0xE000, 0xF900)
 CELL: Final = re.compile(r"(?:[^|\\]|\\.)*")
 
 
@@ -84,10 +85,8 @@ def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> boo
     state.blkIndent, state.lineMax, state.level = indent, end, state.level + 1
     state.md.block.tokenize(state, first, end)
     state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax = before
-    state.line, state.level = (
-        max(first + 1, state.line),
-        state.level - 1,
-    )  # a block that is not indented ends it earlier
+    state.line = max(first + 1, state.line)  # a block that is not indented ends it earlier
+    state.level -= 1
     return True
 
 
@@ -111,11 +110,21 @@ class Blocks:
         self.parser.inline.ruler.before("escape", "formula", inline_rule("formula", FORMULA))
         self.parser.inline.ruler.before("escape", "template", inline_rule("template", TEMPLATE))
         self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
+        self.filler = next(one for one in map(chr, PRIVATE_USE) if one not in text)
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
         self.before = text.count("\n", 0, start)  # lines of the front matter
         body = re.sub(r"\r\n|\r", "\n", text[start:])
-        self.tokens = self.parser.parse(body, self.env)
+        self.tokens = self.parser.parse(self._filled(body), self.env)
+        for token in self.tokens:
+            token.content = self._unfilled(token.content)
+
+    def _filled(self, content: str) -> str:
+        """Content without spaces inside templates, so that link targets such as {% link a.md %} are found."""
+        return TEMPLATE.sub(lambda found: found[0].replace(" ", self.filler), content)
+
+    def _unfilled(self, content: str) -> str:
+        return content.replace(self.filler, " ")
 
     def read(self) -> Iterator[Slot]:
         """The slots, in order."""
@@ -208,11 +217,14 @@ class Blocks:
             places = places[: len(content) + 1]
             if not LETTER.search(content):
                 return
-        children = self.parser.parseInline(content, self.env)[0].children or []
+        filled = self._filled(content)
+        children = self.parser.parseInline(filled, self.env)[0].children or []
+        for child in children:
+            child.content = self._unfilled(child.content)
         key, write = f"line {self._number(places[0])}", escape
         if block == "cell":
             key, write = f"{key}, cell", escape_cell
-        walk = Inline(self.text, content, places, key, write)
+        walk = Inline(self.text, content, filled, places, key, write)
         yield from walk.read(children)
 
     def _number(self, place: int) -> int:

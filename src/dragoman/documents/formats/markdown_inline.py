@@ -53,10 +53,14 @@ def inline_rule(kind: str, pattern: re.Pattern[str]) -> Callable[[StateInline, b
 
 @dataclass
 class Inline:
-    """Walks through inline elements and their text; `place` is how far it is in `content`."""
+    """Walks through inline elements and their text; `place` is how far it is in `content`.
+
+    `filled` is the content without spaces inside templates, which may be link targets.
+    """
 
     text: str
     content: str
+    filled: str
     places: Sequence[int]
     key: str
     escape: Callable[[str], str]
@@ -178,7 +182,7 @@ class Inline:
 
     def _close_link(self) -> bool:
         label = self.content[self.labels.pop() : self.place]
-        end = LINK_END.match(self.content, self.place)
+        end = LINK_END.match(self.filled, self.place)
         reference = REFERENCE_END.match(self.content, self.place)
         if end is not None or (reference is not None and reference[1]):
             found = end or reference
@@ -197,7 +201,7 @@ class Inline:
         if not self.content.startswith(opening, self.place):
             return False
         alt = self.place + 2, self.place + len(opening)
-        end = LINK_END.match(self.content, alt[1])
+        end = LINK_END.match(self.filled, alt[1])
         reference = REFERENCE_END.match(self.content, alt[1])
         if end is None and reference is None:
             raw, at = self._raw(alt[1] + 1)

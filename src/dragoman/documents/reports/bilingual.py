@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from dragoman.documents.formats.localization.states import CREATION_TOOL, MEMORY_STATE, MT_STATE
 from dragoman.documents.markup import escape_attribute, escape_xml
 from dragoman.documents.reports.report import Report
 from dragoman.documents.segment import Segment, Span, Target, render
@@ -20,19 +21,19 @@ def bilingual_file(report: Report, suffix: str, name: str, source: str, target: 
 
 
 def write_xliff(report: Report, name: str, source: str, target: str) -> str:
-    """XLIFF 1.2: translations that need review have the state needs-review-translation."""
+    """XLIFF 1.2, with the states of machine translations, and a note to those that need review more than others."""
     units = []
     for number, result in enumerate(report.results, 1):
         unit = [f'<trans-unit id="{number}" resname="{escape_attribute(result.segment.key)}"']
         unit.append(">\n" if result.segment.translate else ' translate="no">\n')
         unit.append(f"<source>{with_elements(result.segment)}</source>\n")
         if result.target is not None:
-            state = "needs-review-translation" if result.needs_review else "translated"
-            origin = "exact-match" if result.target.approved else "leveraged-mt"
-            attributes = f'state="{state}" state-qualifier="{origin}"'
+            state = MEMORY_STATE if result.target.approved else MT_STATE
+            attributes = " ".join(f'{name}="{value}"' for name, value in state.items())
             unit.append(f"<target {attributes}>{with_elements(result.target)}</target>\n")
         low = ["low_confidence"] if result.low_confidence else []
-        if notes := [*([result.problem] if result.problem else []), *result.flags, *low, *result.unmet]:
+        tags = [f"no aligned words for <{tag}>" for tag in result.unaligned]
+        if notes := [*([result.problem] if result.problem else []), *result.flags, *low, *result.unmet, *tags]:
             unit.append(f"<note>{escape_xml(', '.join(notes))}</note>\n")
         units.append("".join([*unit, "</trans-unit>\n"]))
     return (
@@ -43,13 +44,14 @@ def write_xliff(report: Report, name: str, source: str, target: str) -> str:
 
 
 def write_tmx(report: Report, name: str, source: str, target: str) -> str:
-    """TMX 1.4: the segments that were translated."""
+    """TMX 1.4: the segments that were translated; machine translations have Dragoman as their creation tool."""
     units = []
     for result in report.results:
         if result.target is not None:
-            texts = ((source, with_codes(result.segment)), (target, with_codes(result.target)))
-            variants = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts)
-            units.append(f"<tu>{variants}</tu>\n")
+            tool = "" if result.target.approved else f' creationtool="{CREATION_TOOL}"'
+            original = f'<tuv xml:lang="{source}"><seg>{with_codes(result.segment)}</seg></tuv>'
+            variant = f'<tuv xml:lang="{target}"{tool}><seg>{with_codes(result.target)}</seg></tuv>'
+            units.append(f"<tu>{original}{variant}</tu>\n")
     return (
         f'{HEAD}<tmx version="1.4">\n<header creationtool="dragoman" creationtoolversion="1" segtype="paragraph" '
         f'o-tmf="dragoman" adminlang="en" srclang="{source}" datatype="plaintext"><note>{escape_xml(name)}</note>'

@@ -37,6 +37,7 @@ class Unit:
     before: str  # white space before it
     translate: bool = True
     marked: bool = True  # whether markup begins or ends in it, so that its words must be aligned
+    lower_case: bool = False  # whether it is in capitals, and the model reads it in lower case
     translation: Translation | None = None
     mask_places: list[int] = field(default_factory=list)  # in the translation
     problem: Problem | None = None

@@ -166,12 +166,26 @@ def is_script(span: Span) -> bool:
     return not (RAISED | LOWERED).isdisjoint(span.name.split("+"))
 
 
+def find_partly_scripts(segment: Segment) -> set[int]:
+    """The spans with a script around a part of their text, such as <b>10<sup>6</sup></b>, which are not marks."""
+    found = set[int]()
+    for span in segment.spans:
+        parent = span.parent if is_script(span) else None
+        while parent is not None and parent not in found:
+            around = segment.spans[parent]
+            if not is_script(around) and (around.start, around.end) != (span.start, span.end):
+                found.add(parent)
+            parent = around.parent
+    return found
+
+
 def find_marks(segment: Segment) -> dict[int, set[str]]:
     """The outermost spans whose whole text looks like a note mark, with the names of the spans in them."""
     owners, names, rejected = dict[int, int](), dict[int, set[str]](), set[int]()
+    partly_scripts = find_partly_scripts(segment)
     for i, span in enumerate(segment.spans):
         owner = None if span.parent is None else owners.get(span.parent)
-        if owner is None and span.kind == "pair" and span.end - span.start <= MAX_NOTE:
+        if owner is None and i not in partly_scripts and span.kind == "pair" and span.end - span.start <= MAX_NOTE:
             found = (SCRIPT if is_script(span) else NOTE).fullmatch(segment.text, span.start, span.end)
             owner = None if found is None else i
         if owner is not None:

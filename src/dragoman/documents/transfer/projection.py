@@ -163,8 +163,10 @@ class _Projection:
         place, text, parts = self.spans[index].start, self.aligned.source.text, self.aligned.source.parts
         n_before = bisect_right(parts, place, key=lambda part: part[1])
         following = bisect_left(parts, place, key=lambda part: part[0])
-        before = range(max(0, n_before - 4), n_before)  # the nearest ones
-        after = range(following, len(parts))[:4]
+        own = self.aligned.units_of(range(n_before)[-1:])
+        other = self.aligned.units_of(range(following, len(parts))[:1])
+        before = range(max(own[0].source[0], n_before - 4), n_before) if own else range(0)  # the nearest of a sentence
+        after = range(following, min(other[0].source[1], following + 4)) if other else range(0)
         joins_next = place < len(text) and not text[place].isspace() and (place == 0 or text[place - 1].isspace())
         attach = [(before[::-1], 1), (after, 0)]
         for near, shift in attach[::-1] if joins_next else attach:
@@ -174,11 +176,10 @@ class _Projection:
                 low, high = bisect_left(linked, first), bisect_left(linked, last)
                 if low < high:
                     return self._last(s, linked[low:high]) + 1 if shift else linked[low]
-        own = bisect_right(self.aligned.units, n_before - 1, key=lambda unit: unit.source[0]) - 1
-        if own < 0:
+        if not own:
             return first
-        unit = self.aligned.units[own]
-        gap = unit.target[unit.source[1] - n_before <= n_before - unit.source[0]]  # the nearer end of its sentence
+        (start, end), target = own[0].source, own[0].target
+        gap = target[end - n_before <= n_before - start]  # the nearer end of its sentence
         return min(max(gap, first), last)
 
     def _last(self, source_part: int, linked: Sequence[int]) -> int:

@@ -184,10 +184,8 @@ def test_what_the_model_cannot_read_is_kept_unless_it_is_a_term(directory: Path)
     assert source_vocabulary(settings).unknown("the ☐ ☃ ♪") == {"☐", "☃", "♪"}
     assert source_vocabulary(with_terms(settings, {"☃": "Schnee"})).unknown("the ☐ ☃ ♪") == {"☐", "♪"}
     served = BatchSettings(ServedModel("m", Aligned(), segmenter, terms=Terms({"♪": "Lied", "☃☃": "Schnee"})))
-    assert source_vocabulary(served).unknown("the ☐ ☃ ♪") == {
-        "☐",
-        "☃",
-    }  # a term that is not in the text changes nothing
+    # a term that is not in the text changes nothing
+    assert source_vocabulary(served).unknown("the ☐ ☃ ♪") == {"☐", "☃"}
 
 
 def bomb(content: bytes, part: str = "word/document.xml") -> bytes:

@@ -17,9 +17,10 @@ from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_SENTENCES, Limits
 from dragoman.serve.models.served_model import ServedModel
 from dragoman.serve.service import Caller, Service
+from dragoman.serve.texts import find_protected
 from dragoman.translation.result import Translation
 from serving import WHOLE_LINES
-from word_by_word import Aligned
+from word_by_word import Aligned, WordByWord
 
 TEXT = "see https://a.org/b_c?d=1 now\n\n  - write to peter@example.org\nhttps://a.org\nthe end"
 BACKWARD = "NOW https://a.org/b_c?d=1 SEE\n\n  - peter@example.org TO WRITE\nhttps://a.org\nEND THE"
@@ -53,6 +54,12 @@ def test_lost_placeholders_are_tried_again_or_the_sentence_is_flagged() -> None:
     for client in client_of(aligned_service(Loses(lost=["X1", "4831"]))):
         (found,) = client.post("/v1/translate", json={"text": "one {x}\ntwo three"}).json()["translations"]
         assert found["text"] == "one {x}\nTHREE TWO" and "copied" in found["flags"]
+
+
+def test_sentences_in_capitals_are_found_in_texts() -> None:
+    vocabulary = WordByWord()
+    texts = ["one TWO", "ONE TWO SIX FOUR. Five six.", "one\nPLEASE READ", "The EU. The UN.", "a {b}", "WE GO UP TO IT"]
+    assert find_protected(texts, vocabulary.split, vocabulary) == [1, 2, 4, 5]
 
 
 def test_alignments_and_samples_are_those_of_the_text_itself() -> None:

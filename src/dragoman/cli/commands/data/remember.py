@@ -25,8 +25,8 @@ def command(memory: Path, files: tuple[Path, ...], source: str, target: str, unr
     """Add the translations of FILES (XLIFF, TMX, PO) to MEMORY, a .tmx or .tsv file, which is created if needed.
 
     Nothing in MEMORY changes; new translations are added at its end, and the last one of a sentence counts. Left out
-    is what a file marks as not reviewed: machine translations that are still as they were written (in XLIFF the state
-    needs-review-translation, in TMX the creation tool), and fuzzy messages of PO files.
+    is what a file marks as not reviewed: machine translations that are still as they were written (in XLIFF by their
+    state, in TMX by the creation tool), and fuzzy messages of PO files.
     """
     from dragoman.documents.memory.remember import remember
     from dragoman.text.languages.codes import normalize_language

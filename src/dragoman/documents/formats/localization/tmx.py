@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from dragoman.documents.chunks import open_document
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.formats.localization.languages import matches
+from dragoman.documents.formats.localization.states import CREATION_TOOL
 from dragoman.documents.formats.localization.xml_chunks import (
     START_BYTES,
     check_large,
@@ -37,8 +37,6 @@ from dragoman.documents.languages import primary
 from dragoman.documents.markup import Token, escape_attribute
 from dragoman.documents.segment import ReadOptions, Segment, Target, TranslationPair
 from dragoman.errors import DocumentError
-
-CREATION_TOOL: Final = "dragoman"
 
 
 @dataclass(frozen=True)

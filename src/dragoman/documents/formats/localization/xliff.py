@@ -10,6 +10,14 @@ from typing import Final
 from dragoman.documents.edits import Edit, apply_edits
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.formats.localization.languages import check_language
+from dragoman.documents.formats.localization.states import (
+    MEMORY_SEGMENT,
+    MEMORY_STATE,
+    MT_QUALIFIERS,
+    MT_SEGMENT,
+    MT_STATE,
+    MT_SUB_STATE,
+)
 from dragoman.documents.formats.localization.xml_inline import (
     Classify,
     Inline,
@@ -35,9 +43,6 @@ from dragoman.errors import DocumentError
 
 TODO_STATES: Final = frozenset(("new", "needs-translation", "initial"))  # a target in these is not a translation yet
 ANGULAR: Final = re.compile(r"(START|CLOSE)_(\w+?)(?:_\d+)?")
-MT_STATE: Final = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}
-MT_QUALIFIERS: Final = frozenset(("leveraged-mt", "mt-suggestion"))
-MEMORY_STATE: Final = {"state": "translated", "state-qualifier": "exact-match"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class XliffDocument:
             yield unit.target.start, unit.target.end, f"{tag}{content}</{unit.target.tag.name}>"
         changes: dict[str, str] = {}
         if unit.version > 1:
-            changes = {"state": "translated"}
+            changes = MEMORY_SEGMENT if approved else MT_SEGMENT
         elif unit.element.get("approved") == "yes":
             changes = {"approved": "no"}
         if changes:
@@ -163,12 +168,18 @@ def read_pairs(data: bytes, name: str, options: ReadOptions) -> Iterator[Transla
                 pairs = list(zip(sources, targets, strict=True))
             else:
                 pairs = [(unit.source, unit.target)]
-            state, qualifier = unit.target.get("state") or "", unit.target.get("state-qualifier")
-            unreviewed = state.startswith("needs-review") and qualifier in MT_QUALIFIERS
             for source, target in pairs:
                 both = [read_inline(one.content(text), classify, "").text.strip() for one in (source, target)]
                 if all(both):
-                    yield TranslationPair(both[0], both[1], unreviewed)
+                    yield TranslationPair(both[0], both[1], is_unreviewed(unit.element, unit.target))
+
+
+def is_unreviewed(element: Element, target: Element) -> bool:
+    """Whether a unit or a segment has a machine translation that nobody has confirmed."""
+    if element.get("subState") == MT_SUB_STATE:
+        return element.get("state") == MT_SEGMENT["state"]
+    unconfirmed = target.get("state").startswith("needs-review") and element.get("approved") != "yes"
+    return unconfirmed and target.get("state-qualifier") in MT_QUALIFIERS
 
 
 def read_root(data: bytes, name: str) -> tuple[str, Encoding, Element]:

@@ -93,7 +93,7 @@ class SubtitleDocument:
             yield cue.start, cue.end, render(part, self._escape) or "…"
 
     def _max_lines(self, cue: Cue) -> int:
-        """As many lines as a text has, or two if it has a cue for itself."""
+        """As many lines as a text has, and at least two, unless it shares its cue."""
         own = sum(1 for found in self.syntax.markup.finditer(self.text, cue.start, cue.end) if found["line"]) + 1
         return max(2, own) if cue.joined else own
 

@@ -143,11 +143,9 @@ def wrap_lines(target: Target, width: int, max_lines: int) -> Target:
     total, places = text_width(text), break_places(text)
     if total <= width or len(places) > MAX_PLACES:
         return target
-    line_width, most = part_widths(text), min(max_lines, len(places) + 1)
-    first = min(ceil(total / width), most)
+    line_width, most = part_widths(text), min(max_lines, MAX_LINES, len(places) + 1)
+    first, bad = min(ceil(total / width), most), {place: badness(text, place) for place in places}
     for n_lines, fits in [*((n, True) for n in range(first, most + 1)), (most, False)]:
-        if n_lines > MAX_LINES:
-            break
         mean = total / n_lines
 
         def cost(part: int, start: int, end: int, mean: float = mean, n: int = n_lines, fits: bool = fits) -> float:
@@ -155,7 +153,7 @@ def wrap_lines(target: Target, width: int, max_lines: int) -> Target:
             over = max(0, size - width)
             if over and fits:
                 return inf
-            return (4 * over**2 + (size - mean) ** 2) / mean**2 + (badness(text, end) if part < n - 1 else 0)
+            return (4 * over**2 + (size - mean) ** 2) / mean**2 + (bad[end] if part < n - 1 else 0)
 
         cuts = best_breaks(places, n_lines, len(text), cost)
         if sum(cost(k, a, b) for k, (a, b) in enumerate(zip([0, *cuts], [*cuts, len(text)], strict=True))) < inf:
