@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import process_time
-
 import pytest
 
 from dragoman.documents.formats import html, markdown
@@ -192,16 +190,6 @@ def test_thousands_of_elements_take_linear_time(unit: str) -> None:
     page = ("one " + unit * 5_000).encode()
     document = html.read(page, "page.html", ENGLISH)
     assert document.write([None] * len(document.segments)) == page
-
-
-def test_the_time_of_template_tags_is_linear() -> None:
-    """In process time, 8 times as many take 8 times as long, not 64 times."""
-    seconds = []
-    for n in (5_000, 40_000):
-        start = process_time()
-        html.read(("<p>" + "<%= x %> a " * n).encode(), "page.html")
-        seconds.append(process_time() - start)
-    assert seconds[1] < 24 * seconds[0]
 
 
 def test_text_in_another_language_is_left_in_xhtml() -> None:
