@@ -48,6 +48,7 @@ def translate(markup: str, translator: WordByWord) -> str:
         ("one two.<sup>1</sup>", "one two.", "TWO. ONE<sup>1</sup>"),
         ("some 10<sup>9</sup> bytes", "some X1 bytes", "BYTES 10<sup>9</sup> SOME"),  # "ten" could have no exponent
         ("one <b>10<sup>6</sup></b> six", "one X1 six", "SIX <b>10<sup>6</sup></b> ONE"),
+        ("one <b>10</b><sup>6</sup> six", "one X1 six", "SIX <b>10</b><sup>6</sup> ONE"),
         ("one <b>10<i><sup>6</sup></i></b> six", "one X1 six", "SIX <b>10<i><sup>6</sup></i></b> ONE"),
         ("one<b>2<sup>n</sup></b> six", "one2 six", "SIX ONE<b>2<sup>n</sup></b>"),
         ("one <b>two<i><sup>1</sup></i></b> six", "one two six", "SIX <b>TWO<i><sup>1</sup></i></b> ONE"),

@@ -158,6 +158,8 @@ def find_notes(segment: Segment) -> tuple[frozenset[int], frozenset[int]]:
                 ordinals.add(i)
             elif follows_word(mark, before, after, names):
                 found.add(i)
+            else:
+                before = mark  # a word itself, such as <b>10</b><sup>6</sup>
     return frozenset(found), frozenset(ordinals)
 
 
