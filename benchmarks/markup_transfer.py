@@ -1,11 +1,11 @@
 """How well markup is moved from a source to its translation, on word alignments made by hand.
 
-    python benchmarks/markup_transfer.py GOLD_DIR MODEL [--model MODEL] [--from en --to de] [--spans 8]
+    python benchmarks/markup_transfer.py GOLD_DIR MODEL [--model MODEL] [--from en --to de]
 
 GOLD_DIR holds test.de, test.en and de-en.wa, as for benchmarks/alignment.py. A tag is put around one to four words of a
-source sentence; the reference translation is aligned by the model (forced decoding, one attention head, the same for
-all methods), and the tag is moved to it. It should enclose the words that the gold alignment links to those of the
-source. Compared are:
+source sentence, each such span in turn (--spans 8: eight of each sentence, drawn at random); the reference translation
+is aligned by the model (forced decoding, one attention head, the same for all methods), and the tag is moved to it. It
+should enclose the words that the gold alignment links to those of the source. Compared are:
 
 - ours: `dragoman.documents.transfer.projection`, the contiguous words with the best balance of attention;
 - cover: from the first linked word to the last;
@@ -171,7 +171,7 @@ METHODS: dict[str, Callable[[Pair, int, int], set[int]]] = {
 }
 
 
-def draw_spans(pairs: Sequence[Pair], most: int) -> list[Drawn]:
+def draw_spans(pairs: Sequence[Pair], most: int | None) -> list[Drawn]:
     """Spans of one to four words with letters, each with the target words that gold links to them."""
     generator, spans = random.Random(1), []
     for pair in pairs:
@@ -181,7 +181,7 @@ def draw_spans(pairs: Sequence[Pair], most: int) -> list[Drawn]:
         taken = 0
         for first, last in possible:
             goal = {t for s, t in pair.gold if first <= s <= last}
-            if goal and all(text[slice(*places[i])][0].isalnum() for i in range(first, last + 1)) and taken < most:
+            if goal and all(text[slice(*places[i])][0].isalnum() for i in range(first, last + 1)) and taken != most:
                 spans.append((pair, first, last, goal))
                 taken += 1
     return spans
@@ -201,7 +201,7 @@ def contiguous(pair: Pair, words: set[int]) -> bool:
 def main() -> None:
     parser = corpus_parser(__doc__, languages=["de", "en"])
     parser.add_argument("--model", dest="others", type=Path, action="append", default=[], help="another; repeatable")
-    parser.add_argument("--spans", type=int, default=8)
+    parser.add_argument("--spans", type=int, help="of each sentence, drawn at random; by default, all")
     parser.add_argument("--choose", action="store_true", help="compare thresholds on the first half, and stop")
     options = parser.parse_args()
     for model in (options.model, *options.others):
