@@ -41,6 +41,7 @@ def derived_lines(run: Path) -> list[str]:
     """Rows of what was derived from the corpora, if the run has it."""
     found = {
         "phrases": ("words and short phrases of these pairs, by statistical alignment", "teacher, student"),
+        "names": ("pairs of these corpora with other names and numbers", "teacher, student"),
         "back-translated": (BACK_TRANSLATED[run.name], "teacher" if run.name == "en-de" else "teacher, student"),
     }
     counts = {name: count_lines(path) for name in found if (path := run / f"{name}.en").exists()}
@@ -61,7 +62,7 @@ def card(run: Path, weaknesses: str) -> str:
     selection = json.loads((run / "student/training/distillation/report.json").read_text(encoding="utf-8"))
     news = reports["student-int8"]["sets"][0]["scores"]["BLEU"]["value"]
     spent = ", ".join(f"{stage} {seconds:,.0f} s" for stage, seconds in times.items())
-    stages = [*(["phrases"] if (run / "phrases.en").exists() else []), *(each for each in times if each != "phrases")]
+    stages = [*(name for name in ("phrases", "names") if (run / f"{name}.en").exists()), *times]
     if "aligner" not in times:
         del recipes["aligner"]
     lines = [

@@ -110,6 +110,7 @@ def test_the_card_has_scores_steps_and_the_weaknesses(tmp_path: Path) -> None:
     }.items():
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(json.dumps(content), encoding="utf-8")
+    (run / "names.en").write_text("We saw Korvez.\nWe saw 37.\n")
     text = shipped_card.card(run, "It drops smileys.")
     for part in (
         "German to English",
@@ -117,6 +118,8 @@ def test_the_card_has_scores_steps_and_the_weaknesses(tmp_path: Path) -> None:
         "tok:13a",
         "1,234",
         "student 11",
+        "other names and numbers, 2 pairs",
+        "RUNS names teacher publish",
         "It drops smileys.",
         "Tatoeba",
     ):
