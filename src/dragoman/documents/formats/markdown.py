@@ -110,7 +110,7 @@ class Blocks:
         self.parser.inline.ruler.before("escape", "formula", inline_rule("formula", FORMULA))
         self.parser.inline.ruler.before("escape", "template", inline_rule("template", TEMPLATE))
         self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
-        self.filler = next(one for one in map(chr, PRIVATE_USE) if one not in text)
+        self.filler = next((one for one in map(chr, PRIVATE_USE) if one not in text), " ")
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
         self.before = text.count("\n", 0, start)  # lines of the front matter

@@ -35,7 +35,7 @@ def command(memory: Path, files: tuple[Path, ...], source: str, target: str, unr
     click.echo(f"{plural(done.added, 'translation')} added to {memory}")
     if done.unreviewed:
         click.echo(
-            f"{plural(done.unreviewed, 'translation')} left out, because the files mark them as not reviewed; add them "
-            "with --unreviewed",
+            f"{plural(done.unreviewed, 'translation')} left out that the files mark as not reviewed; --unreviewed adds "
+            "such translations too",
             err=True,
         )
