@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.documents.reports.report import SegmentResult
     from dragoman.documents.segment import Segment
     from dragoman.documents.sentences import ModelTranslator
-    from dragoman.documents.source_vocabulary import Vocabulary
+    from dragoman.documents.source_vocabulary import SourceVocabulary
     from dragoman.documents.transfer.assembly import Job, Unit
     from dragoman.documents.transfer.masks import MaskedText
     from dragoman.translation.translator import Translator
@@ -50,7 +50,7 @@ def mask_line(line: str) -> MaskedLine | None:
     return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))
 
 
-def has_capitals(text: str, split: Split, vocabulary: Vocabulary) -> bool:
+def has_capitals(text: str, split: Split, vocabulary: SourceVocabulary) -> bool:
     """Whether a sentence of a text is in capitals, and better read in lower case."""
     if not may_have_capitals(text):
         return False

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
-from dragoman.documents.source_vocabulary import SourceVocabulary, Vocabulary
+from dragoman.documents.source_vocabulary import SourceVocabulary, TokenizerVocabulary
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
@@ -33,7 +33,7 @@ class SentenceTranslator(Protocol):
         """The sentences of a line, or groups of them, that are translated at once."""
 
     @property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> SourceVocabulary:
         """What the model can read."""
 
     def stream(self, texts: Sequence[str], alignment: bool) -> Iterator[Translation]:
@@ -73,9 +73,9 @@ class ModelTranslator:
         return self.translator.segmenter.split_line(line, self.options.get("split", "auto"))
 
     @cached_property
-    def vocabulary(self) -> SourceVocabulary:
+    def vocabulary(self) -> TokenizerVocabulary:
         """That of the source tokenizer."""
-        return SourceVocabulary(self.translator.source, () if self.terms is None else (self.terms,))
+        return TokenizerVocabulary(self.translator.source, () if self.terms is None else (self.terms,))
 
     @cached_property
     def terms(self) -> Terms | None:

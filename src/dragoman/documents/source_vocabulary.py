@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dragoman.text.tokenizer import Tokenizer
 
 
-class Vocabulary(Protocol):
+class SourceVocabulary(Protocol):
     """What documents must know about a vocabulary; tests have one without a model."""
 
     def unknown(self, text: str) -> Set[str]:
@@ -22,7 +22,7 @@ class Vocabulary(Protocol):
         """Whether a text is in capitals, and the model reads it better in lower case."""
 
 
-class SourceVocabulary:
+class TokenizerVocabulary:
     """The vocabulary of a tokenizer. Terms are translated, even if the model cannot read them."""
 
     def __init__(self, tokenizer: Tokenizer, terms: Sequence[Terms]) -> None:

@@ -15,7 +15,7 @@ from dragoman.documents.memory.prefill import prefill
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Segment
 from dragoman.documents.sentences import SentenceTranslator
-from dragoman.documents.source_vocabulary import Vocabulary
+from dragoman.documents.source_vocabulary import SourceVocabulary
 from dragoman.documents.transfer.assembly import Job, Unit, assemble, unmask
 from dragoman.documents.transfer.capitals import with_capitals, without_capitals
 from dragoman.documents.transfer.masks import remask
@@ -167,7 +167,7 @@ class SegmentTranslation:
         self,
         segments: Sequence[Segment],
         split: Split,
-        vocabulary: Vocabulary,
+        vocabulary: SourceVocabulary,
         align: bool = False,
         memory: Memory | None = None,
     ) -> None:
@@ -209,28 +209,7 @@ class SegmentTranslation:
                 if not accept(unit, translation):
                     failed.append(unit)
                 advance()
-        yield from self._retry(failed)
-
-    def _retry(self, failed: Sequence[Unit]) -> Steps:
-        """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
-        failed = [unit for unit in failed if unit.masked.masks]
-        first = {id(unit): unit.masked for unit in failed}
-        for unit in failed:
-            unit.masked, unit.retried = remask(unit.masked), True
-        left = []
-        for units in group_by_markup(failed):
-            found = yield request(units)
-            for unit, translation in zip(units, found or (), strict=True):
-                if not accept(unit, translation):
-                    unit.masked = first[id(unit)]
-                    left.append(unit)
-        if not left:
-            return
-        words = sorted({mask.word for unit in left for mask in unit.masked.masks})
-        aligned = any(unit.marked for unit in left)
-        required = yield SentenceRequest([*map(model_text, left)], aligned, words)
-        for unit, translation in zip(left, required or (), strict=False):
-            accept(unit, translation)
+        yield from retry(failed)
 
     def assemble(self, part: slice = ALL) -> list[SegmentResult]:
         """The results of all segments, or of a part of them."""
@@ -259,6 +238,28 @@ def group_by_markup(units: Sequence[Unit]) -> list[list[Unit]]:
     """Units without and with markup inside; only the latter need an alignment, which takes time."""
     groups = [[unit for unit in units if unit.marked is marked] for marked in (False, True)]
     return [group for group in groups if group]
+
+
+def retry(failed: Sequence[Unit]) -> Steps:
+    """Translate units whose masks were lost again: with the other kind of mask, then with the masks required."""
+    failed = [unit for unit in failed if unit.masked.masks]
+    first = {id(unit): unit.masked for unit in failed}
+    for unit in failed:
+        unit.masked, unit.retried = remask(unit.masked), True
+    left = []
+    for units in group_by_markup(failed):
+        found = yield request(units)
+        for unit, translation in zip(units, found or (), strict=True):
+            if not accept(unit, translation):
+                unit.masked = first[id(unit)]
+                left.append(unit)
+    if not left:
+        return
+    words = sorted({mask.word for unit in left for mask in unit.masked.masks})
+    aligned = any(unit.marked for unit in left)
+    required = yield SentenceRequest([*map(model_text, left)], aligned, words)
+    for unit, translation in zip(left, required or (), strict=False):
+        accept(unit, translation)
 
 
 def approved_ranges(job: Job) -> list[Range]:

@@ -17,7 +17,7 @@ from dragoman.documents.formats.office.archive import BAD_ZIP, read_entry
 from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.reports.report import Report, SegmentResult
 from dragoman.documents.segment import Document, ReadOptions, Segment
-from dragoman.documents.source_vocabulary import SourceVocabulary, Vocabulary
+from dragoman.documents.source_vocabulary import SourceVocabulary, TokenizerVocabulary
 from dragoman.documents.transfer.protected import find_between
 from dragoman.documents.translate import SegmentTranslation, SentenceRequest, divide_segments, next_step
 from dragoman.errors import DocumentError, SearchError
@@ -187,7 +187,7 @@ def split_line(segmenter: Segmenter, limit: int, line: str) -> list[str]:
     return [part for sentence in found for part in cut_text(sentence, limit)]
 
 
-def check_protected(texts: Sequence[str], vocabulary: Vocabulary) -> None:
+def check_protected(texts: Sequence[str], vocabulary: SourceVocabulary) -> None:
     """Reject texts with too many placeholders, URLs and words that the model cannot read: each takes time."""
     found = (one for text in texts for one in find_between(text, (), vocabulary.unknown(text), program=True))
     if next(islice(found, MAX_PROTECTED, None), None) is not None:
@@ -195,11 +195,11 @@ def check_protected(texts: Sequence[str], vocabulary: Vocabulary) -> None:
         raise RequestError(413, "too_large", f"the text has over {MAX_PROTECTED:,} {what}; split it")
 
 
-def source_vocabulary(settings: BatchSettings) -> SourceVocabulary:
+def source_vocabulary(settings: BatchSettings) -> TokenizerVocabulary:
     """What the model can read, or has terms for."""
     own = Terms(settings.terms) if settings.terms else None
     all_terms = [terms for terms in (settings.model.terms, own) if terms is not None]
-    return SourceVocabulary(settings.model.segmenter.tokenizer, all_terms)
+    return TokenizerVocabulary(settings.model.segmenter.tokenizer, all_terms)
 
 
 def cut_text(text: str, limit: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from functools import partial
 from dragoman.documents.jobs import Split
 from dragoman.documents.lines import has_capitals, mask_line, restore_alternatives, text_translations
 from dragoman.documents.segment import Segment
-from dragoman.documents.source_vocabulary import Vocabulary
+from dragoman.documents.source_vocabulary import SourceVocabulary
 from dragoman.documents.transfer.placeholders import has_placeholders
 from dragoman.serve.documents import DocumentWork, source_vocabulary
 from dragoman.serve.scheduling.budget import Meter
@@ -78,7 +78,7 @@ def protects_placeholders(settings: BatchSettings) -> bool:
     return plain and not settings.alignment and not required
 
 
-def find_protected(texts: Sequence[str], split: Split, vocabulary: Vocabulary) -> list[int]:
+def find_protected(texts: Sequence[str], split: Split, vocabulary: SourceVocabulary) -> list[int]:
     """The indices of texts with placeholders, sentences in capitals, or characters that the model cannot read."""
     return [
         i

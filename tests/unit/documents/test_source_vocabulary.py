@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.tiny_model import LINES
 
-from dragoman.documents.source_vocabulary import SourceVocabulary
+from dragoman.documents.source_vocabulary import TokenizerVocabulary
 from dragoman.search.constraints.terms import Terms
 from dragoman.text.learn import learn
 
@@ -15,9 +15,9 @@ TEXT = "THE OLD BOX STANDS IN THE HALL"
 
 
 def test_text_in_capitals_is_read_in_lower_case_if_that_has_fewer_tokens() -> None:
-    assert SourceVocabulary(LOWER, ()).prefers_lower_case(TEXT)
-    assert not SourceVocabulary(LOWER, ()).prefers_lower_case(TEXT.capitalize())
-    assert not SourceVocabulary(CAPITALS, ()).prefers_lower_case(TEXT)
+    assert TokenizerVocabulary(LOWER, ()).prefers_lower_case(TEXT)
+    assert not TokenizerVocabulary(LOWER, ()).prefers_lower_case(TEXT.capitalize())
+    assert not TokenizerVocabulary(CAPITALS, ()).prefers_lower_case(TEXT)
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_text_in_capitals_is_read_in_lower_case_if_that_has_fewer_tokens() -> No
     ],
 )
 def test_terms_in_capitals_are_found(terms: Terms, lower: bool) -> None:
-    assert SourceVocabulary(LOWER, (terms,)).prefers_lower_case(TEXT) is lower
+    assert TokenizerVocabulary(LOWER, (terms,)).prefers_lower_case(TEXT) is lower
