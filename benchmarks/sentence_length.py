@@ -1,13 +1,15 @@
 """BLEU by sentence length for the models that attention replaced, and for the Transformer, at equal numbers of weights.
 
     python benchmarks/sentence_length.py DATA --prefix ep. --out runs/lengths    # a GPU if there is one
-    python benchmarks/sentence_length.py --toy --out runs/toy                    # the embedded corpus, on a CPU
+    python benchmarks/sentence_length.py DATA --size small --out runs/small      # a small corpus, on a CPU
+    python benchmarks/sentence_length.py --size toy --out runs/toy               # the embedded corpus, on a CPU
     python benchmarks/sentence_length.py --out runs/lengths --draw               # the picture, from results.json
 
 DATA has train, dev (or val, valid) and test as .en and .de (--source, --target), also compressed. Every model is
 trained with `dragoman.train`, on the same tokens in the same batches, and translates the same test set. Writes
-results.json, table.md and sentence_length.png to --out. On a GPU all models train at the same time, in a process each.
-A finished model is skipped and one that was stopped is resumed, so the same command can be given again.
+results.json, table.md and sentence_length.png to --out. On a GPU all models train at the same time, in a process each;
+on a CPU --jobs says how many. A finished model is skipped and one that was stopped is resumed, so the same command can
+be given again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -57,12 +60,43 @@ MODELS: dict[str, tuple[tuple[str, ...], float]] = {
     ),
     "Transformer": (("preset=small",), 0.002),
 }
-TOY_MODELS: dict[str, tuple[tuple[str, ...], float]] = {
-    "RNN, no attention": (("d_model=168",), 0.002),
-    "LSTM, no attention": (("d_model=96",), 0.006),
-    "LSTM with attention": (("d_model=80",), 0.006),
-    "ConvS2S": (("d_model=72", "encoder_layers=4", "decoder_layers=4"), 0.006),
-    "Transformer": (("preset=tiny", "d_model=64", "d_ff=256"), 0.003),
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the models are and how long they train; `models` has changes to MODELS."""
+
+    vocabulary: int
+    dropout: float
+    steps: int
+    batch_tokens: int
+    beam: int
+    edges: tuple[int, ...]
+    models: dict[str, tuple[tuple[str, ...], float]] = field(default_factory=dict)
+
+
+SIZES = {
+    "full": Size(8000, 0.2, 4000, 8000, 4, (10, 20, 30, 40, 50, 60)),
+    "small": Size(
+        *(5000, 0.2, 4000, 1500, 4, (8, 11, 14, 17)),
+        {
+            "RNN, no attention": (("d_model=272",), 0.001),
+            "LSTM, no attention": (("d_model=184",), 0.003),
+            "LSTM with attention": (("d_model=152",), 0.003),
+            "ConvS2S": (("d_model=144", "encoder_layers=4", "decoder_layers=4"), 0.003),
+            "Transformer": (("preset=tiny",), 0.003),
+        },
+    ),
+    "toy": Size(
+        *(1000, 0.05, 1500, 2000, 1, (7, 14, 21, 28)),
+        {
+            "RNN, no attention": (("d_model=168",), 0.002),
+            "LSTM, no attention": (("d_model=96",), 0.006),
+            "LSTM with attention": (("d_model=80",), 0.006),
+            "ConvS2S": (("d_model=72", "encoder_layers=4", "decoder_layers=4"), 0.006),
+            "Transformer": (("preset=tiny", "d_model=64", "d_ff=256"), 0.003),
+        },
+    ),
 }
 TOY_LINE_SENTENCES = (1, 2, 3, 4, 5)  # sentences of the embedded corpus are short, so some are joined to a line
 COLORS = ("#b5651d", "#c8452d", "#7d5ba6", "#4d9a5b", "#2f5d8a")
@@ -71,18 +105,16 @@ MARKERS = "vs^Do"
 
 def recipe_of(name: str, options: argparse.Namespace) -> Recipe:
     """The whole recipe of one model."""
-    changes, rate = MODELS[name]
-    if options.toy:
-        changes, rate = (*changes, *TOY_MODELS[name][0]), TOY_MODELS[name][1]
-    model = [*changes, f"dropout={0.05 if options.toy else 0.2}"]
-    steps = options.steps
+    size, steps = SIZES[options.size], options.steps
+    own, rate = size.models.get(name, ((), MODELS[name][1]))
+    model = [*MODELS[name][0], *own, f"dropout={size.dropout}"]
     # Recurrent and convolutional models have neither packed batches nor compiled steps.
     fast = name == "Transformer" and options.device.startswith("cuda")
     layout = ("data.layout=packed", "train.compile=true") if fast else ("data.layout=padded",)
     return Recipe.from_changes(
         [
             *(f"model.{change}" for change in {each.split("=")[0]: each for each in model}.values()),
-            *(f"text.vocabulary_size={1000 if options.toy else 8000}", "data.max_tokens=200", *layout),
+            *(f"text.vocabulary_size={size.vocabulary}", "data.max_tokens=200", *layout),
             *(f"data.batch_tokens={options.batch_tokens}", f"train.steps={steps}", "train.schedule=cosine"),
             *(f"train.warmup_steps={max(1, steps // 10)}", f"train.learning_rate={options.rate or rate}"),
             *("train.clip=1.0", "train.average=1", "train.keep=1", f"train.evaluate_every={steps}"),
@@ -101,10 +133,10 @@ def find(directory: Path, names: Sequence[str], language: str) -> Path:
 
 def corpus_files(options: argparse.Namespace) -> dict[str, Corpus]:
     """The files of each split."""
-    if options.toy:
+    if options.size == "toy":
         return write_toy_corpus(options.out / "corpus", options.pairs)
     if options.data is None:
-        sys.exit("give the directory of the data, or --toy")
+        sys.exit("give the directory of the data, or --size toy")
     names = {"train": ["train"], "valid": ["dev", "val", "valid"], "test": ["test"]}
     return {
         split: Corpus(*(find(options.data, [options.prefix + n for n in of], lang) for lang in options.languages))
@@ -200,11 +232,11 @@ def result_file(out: Path, name: str) -> Path:
 
 
 def train_all(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Train what is not finished, in a process each: together on a GPU, one after the other on a CPU."""
+    """Train what is not finished, in a process each: together on a GPU, `--jobs` at a time on a CPU."""
     waiting = [name for name in MODELS if not result_file(options.out, name).exists()]
     if waiting:
         corpus_files(options)  # reports missing files, and writes the toy corpus once
-    together = len(waiting) if options.device.startswith("cuda") else 1
+    together = len(waiting) if options.device.startswith("cuda") else options.jobs
     failed = []
     for start in range(0, len(waiting), together):
         running = []
@@ -267,23 +299,22 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--source", default="en")
     parser.add_argument("--target", default="de")
     parser.add_argument("--out", type=Path, default=Path("runs/sentence_length"))
-    parser.add_argument("--toy", action="store_true", help="Small models on the embedded corpus.")
+    parser.add_argument("--size", choices=SIZES, default="full", help="toy: tiny models on the embedded corpus.")
+    parser.add_argument("--jobs", type=int, default=1, help="Models at a time on a CPU.")
     parser.add_argument("--pairs", type=int, default=10_000, help="Lines of the toy corpus.")
-    parser.add_argument("--steps", type=int, help="Training steps (default: 4000, or 1500 with --toy).")
-    parser.add_argument("--batch-tokens", type=int, help="Tokens in a batch (default: 8000, or 2000 with --toy).")
+    parser.add_argument("--steps", type=int, help="Training steps (default: by size).")
+    parser.add_argument("--batch-tokens", type=int, help="Tokens in a batch (default: by size).")
     parser.add_argument("--rate", type=float, help="A learning rate instead of each model's own.")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--beam", type=int, help="Beams of the search (default: 4, or 1 with --toy).")
+    parser.add_argument("--beam", type=int, help="Beams of the search (default: by size).")
     parser.add_argument("--edges", type=int, nargs="+", help="Last number of words of each bucket.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", choices=MODELS, help="Train and score one model.")
     parser.add_argument("--draw", action="store_true", help="Only draw the picture again, from results.json.")
     options = parser.parse_args(arguments)
     options.languages = (options.source, options.target)
-    options.steps = options.steps or (1500 if options.toy else 4000)
-    options.batch_tokens = options.batch_tokens or (2000 if options.toy else 8000)
-    options.beam = options.beam or (1 if options.toy else 4)
-    options.edges = options.edges or ([7, 14, 21, 28] if options.toy else [10, 20, 30, 40, 50, 60])
+    for name in ("steps", "batch_tokens", "beam", "edges"):
+        setattr(options, name, getattr(options, name) or getattr(SIZES[options.size], name))
     options.out.mkdir(parents=True, exist_ok=True)
     summary = options.out / "results.json"
     if options.only:

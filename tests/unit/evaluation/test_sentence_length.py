@@ -32,9 +32,11 @@ def test_a_bucket_is_scored_alone() -> None:
     assert overall == round(sacrebleu.corpus_bleu(texts, [references]).score, 2)
 
 
-@pytest.mark.parametrize("toy", [False, True])
-def test_the_models_have_about_as_many_weights(toy: bool) -> None:
-    options = sentence_length.argparse.Namespace(toy=toy, steps=10, batch_tokens=1000, rate=None, seed=1, device="cpu")
+@pytest.mark.parametrize("size", sentence_length.SIZES)
+def test_the_models_have_about_as_many_weights(size: str) -> None:
+    options = sentence_length.argparse.Namespace(
+        size=size, steps=10, batch_tokens=1000, rate=None, seed=1, device="cpu"
+    )
     recipes = [sentence_length.recipe_of(name, options) for name in sentence_length.MODELS]
     counts = [sum(parameter_counts(r.model, r.text.vocabulary_size).values()) for r in recipes]
     assert max(counts) < 1.06 * min(counts)
@@ -59,7 +61,18 @@ def test_the_table_and_the_picture_are_made_from_the_results(tmp_path: Path) -> 
 
 
 def test_a_model_is_trained_scored_and_then_skipped(tmp_path: Path) -> None:
-    arguments = ["--toy", "--only", "RNN, no attention", "--steps", "2", "--pairs", "30", "--out", str(tmp_path)]
+    arguments = [
+        "--size",
+        "toy",
+        "--only",
+        "RNN, no attention",
+        "--steps",
+        "2",
+        "--pairs",
+        "30",
+        "--out",
+        str(tmp_path),
+    ]
     sentence_length.main([*arguments, "--device", "cpu", "--batch-tokens", "400"])
     path = sentence_length.result_file(tmp_path, "RNN, no attention")
     found = json.loads(path.read_text(encoding="utf-8"))
