@@ -1,6 +1,7 @@
 """How the time and memory of self-attention grow with the length: full, local and sparse (BigBird), with exponents.
 
     python benchmarks/attention_growth.py --out growth.json --picture growth.png
+    python benchmarks/attention_growth.py --out growth.json --picture growth.png --draw    # from what is in --out
 
 Attention alone (8 heads of 64), without projections, forward and with its gradients. On a GPU, a batch has as many
 sentences as fit into --tokens, and figures are per sentence; on a CPU, one sentence. Time is the best of some rounds:
@@ -180,9 +181,14 @@ def table(found: dict[str, Any], lengths: list[int]) -> str:
     return "\n".join(lines)
 
 
-def draw(found: dict[str, Any], title: str, path: str) -> None:
+def title_of(report: dict[str, Any]) -> str:
+    return f"{report['machine']}, {report['dtype']}, torch {report['torch']}"
+
+
+def draw(report: dict[str, Any], path: str) -> None:
     from dragoman.inspect.pictures import COLORS, load_pyplot, save_figure
 
+    found = report["found"]
     figure, axes = load_pyplot().subplots(2, 2, figsize=(11, 8), layout="constrained")
     for column, what in enumerate(("forward", "with gradients")):
         for row, (of, unit) in enumerate((("ms", "milliseconds"), ("mib", "MiB at the peak"))):
@@ -197,7 +203,7 @@ def draw(found: dict[str, Any], title: str, path: str) -> None:
             axis.minorticks_off()
             axis.grid(alpha=0.3)
             axis.legend(fontsize=8)
-    figure.suptitle(title)
+    figure.suptitle(f"Self-attention, 8 heads of 64: {title_of(report)}")
     save_figure(figure, path)
 
 
@@ -211,11 +217,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", default="attention_growth.json")
     parser.add_argument("--picture")
+    parser.add_argument("--draw", action="store_true", help="only draw the picture of what --out has")
     parser.add_argument("--memory-of", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.memory_of is not None:
         name, *lengths = given.memory_of
         print(json.dumps({length: single_passes(name, int(length)) for length in lengths}))
+        return
+    if given.draw:
+        report = json.loads(Path(given.out).read_text())
+        draw(report, given.picture)
         return
     torch.set_num_threads(1)
     device, dtype = torch.device(given.device), getattr(torch, given.dtype)
@@ -241,15 +252,14 @@ def main() -> None:
             known[str(length)] = cell
             out.write_text(json.dumps(report, indent=1) + "\n")
             print(f"{name}, {length:,}: {cell}", file=sys.stderr, flush=True)
-    title = f"{machine}, {given.dtype}, torch {torch.__version__}"
-    print(f"{title}\n\n{table(found, given.lengths)}")
+    print(f"{title_of(report)}\n\n{table(found, given.lengths)}")
     print("| decoding step, ms | " + " | ".join(f"{n:,}" for n in given.lengths) + " |")
     print("|---" * (len(given.lengths) + 1) + "|")
     for name in given.only:
         cells = [1000 * seconds(decoding_step(name, n, device), 20, device) for n in given.lengths]
         print(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |", flush=True)
     if given.picture:
-        draw(found, f"Self-attention, 8 heads of 64: {title}", given.picture)
+        draw(report, given.picture)
 
 
 if __name__ == "__main__":
