@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dragoman.documents.jobs import Split
-from dragoman.documents.lines import has_capitals, mask_line, restore_alternatives, text_translations
+from dragoman.documents.lines import has_capitals, has_separators, mask_line, restore_alternatives, text_translations
 from dragoman.documents.segment import Segment
 from dragoman.documents.source_vocabulary import SourceVocabulary
 from dragoman.documents.transfer.placeholders import has_placeholders
@@ -79,9 +79,12 @@ def protects_placeholders(settings: BatchSettings) -> bool:
 
 
 def find_protected(texts: Sequence[str], split: Split, vocabulary: SourceVocabulary) -> list[int]:
-    """The indices of texts with placeholders, sentences in capitals, or characters that the model cannot read."""
+    """The indices of texts with placeholders, separators, sentences in capitals, or characters that cannot be read."""
     return [
         i
         for i, text in enumerate(texts)
-        if has_placeholders(text) or vocabulary.unknown(text) or has_capitals(text, split, vocabulary)
+        if has_placeholders(text)
+        or has_separators(text, vocabulary)
+        or vocabulary.unknown(text)
+        or has_capitals(text, split, vocabulary)
     ]

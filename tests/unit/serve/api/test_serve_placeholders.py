@@ -62,6 +62,13 @@ def test_sentences_in_capitals_are_found_in_texts() -> None:
     assert find_protected(texts, vocabulary.split, vocabulary) == [1, 2, 4, 5]
 
 
+def test_lines_without_words_and_tabs_stay() -> None:
+    text = "one two\tthree\n* * *\n\n\tfour five\n---"
+    for client in client_of(aligned_service(Aligned())):
+        (found,) = client.post("/v1/translate", json={"text": text}).json()["translations"]
+        assert found["text"] == "TWO ONE\tTHREE\n* * *\n\n\tFIVE FOUR\n---"
+
+
 def test_alignments_and_samples_are_those_of_the_text_itself() -> None:
     translator = Aligned()
     for client in client_of(aligned_service(translator)):
