@@ -50,6 +50,13 @@ def mask_line(line: str) -> MaskedLine | None:
     return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))
 
 
+def is_read_in_parts(text: str, split: Split, vocabulary: SourceVocabulary) -> bool:
+    """Whether a text has what the model should not read as it is: separators, unknown characters, or capitals."""
+    if has_separators(text, vocabulary) or vocabulary.unknown(text):
+        return True
+    return has_capitals(text, split, vocabulary)
+
+
 def has_separators(text: str, vocabulary: SourceVocabulary) -> bool:
     """Whether a line of a text has tabs between its words, or has no words, such as `***`."""
     lines = map(str.strip, text.splitlines())
@@ -91,9 +98,7 @@ class LineTranslator:
     def _mask(self, line: str, others: list[str], as_segments: Iterator[Translation]) -> str:
         found = mask_line(line)
         text = line if found is None else found.masked.text
-        vocabulary = self._model.vocabulary
-        separated = has_separators(text, vocabulary)
-        if separated or vocabulary.unknown(line) or has_capitals(text, self._model.split, vocabulary):
+        if is_read_in_parts(text, self._model.split, self._model.vocabulary):
             others.append(line)
             self.read.append(as_segments)
             return ""

@@ -110,6 +110,16 @@ def test_alternatives_keep_placeholders_or_are_left_out() -> None:
         assert found["text"] == "{y} {x} ONE"  # none has both, so it was translated again
 
 
+def test_alternatives_do_not_change_a_text_that_is_read_in_parts() -> None:
+    texts = ["***", "one two\tthree", "one {x}\tTWO", "one two"]
+    for client in client_of(aligned_service(Listing("{} BEST"))):
+        one, several = (
+            client.post("/v1/translate", json={"text": texts, "n_best": n_best}).json()["translations"]
+            for n_best in (1, 3)
+        )
+        assert [found["text"] for found in several] == [*(found["text"] for found in one[:3]), "one BEST"]
+
+
 def test_lines_with_placeholders_are_not_flagged_as_split() -> None:
     for client in client_of(aligned_service(Aligned())):
         (found,) = client.post("/v1/translate", json={"text": "one {x}\ntwo three\n\n{y} four"}).json()["translations"]
