@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
+from dragoman.documents.source_vocabulary import WORD_CHARACTER
 from dragoman.documents.transfer.capitals import is_in_capitals
 from dragoman.search.constraints.terms import Terms
 from dragoman.text.sentences import simple_boundaries
@@ -44,6 +45,9 @@ class WordByWord:
 
     def unknown(self, text: str) -> Set[str]:
         return self.unreadable.intersection(text)
+
+    def has_words(self, text: str) -> bool:
+        return WORD_CHARACTER.search(text) is not None
 
     def prefers_lower_case(self, text: str) -> bool:
         return is_in_capitals(text)

@@ -1,8 +1,8 @@
 """Translate lines of plain text, with their placeholders, URLs and e-mail addresses protected as in documents.
 
 Lines with any are masked and go through the same stream as all others. Those whose masks do not survive, lines with
-characters that the model cannot read and lines with a sentence in capitals are translated sentence by sentence, as
-segments of a document.
+tabs, without words, with characters that the model cannot read or with a sentence in capitals are translated sentence
+by sentence, as segments of a document.
 """
 
 from __future__ import annotations
@@ -50,6 +50,19 @@ def mask_line(line: str) -> MaskedLine | None:
     return MaskedLine(segment, mask_text(line, [*enumerate(segment.spans)]))
 
 
+def is_read_in_parts(text: str, split: Split, vocabulary: SourceVocabulary) -> bool:
+    """Whether a text has what the model should not read as it is: separators, unknown characters, or capitals."""
+    if has_separators(text, vocabulary) or vocabulary.unknown(text):
+        return True
+    return has_capitals(text, split, vocabulary)
+
+
+def has_separators(text: str, vocabulary: SourceVocabulary) -> bool:
+    """Whether a line of a text has tabs between its words, or has no words, such as `***`."""
+    lines = map(str.strip, text.splitlines())
+    return any("\t" in line or (line and not vocabulary.has_words(line)) for line in lines)
+
+
 def has_capitals(text: str, split: Split, vocabulary: SourceVocabulary) -> bool:
     """Whether a sentence of a text is in capitals, and better read in lower case."""
     if not may_have_capitals(text):
@@ -85,7 +98,7 @@ class LineTranslator:
     def _mask(self, line: str, others: list[str], as_segments: Iterator[Translation]) -> str:
         found = mask_line(line)
         text = line if found is None else found.masked.text
-        if self._model.vocabulary.unknown(line) or has_capitals(text, self._model.split, self._model.vocabulary):
+        if is_read_in_parts(text, self._model.split, self._model.vocabulary):
             others.append(line)
             self.read.append(as_segments)
             return ""

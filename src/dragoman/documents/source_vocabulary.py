@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dragoman.documents.transfer.capitals import is_in_capitals, without_capitals
 
@@ -11,12 +12,17 @@ if TYPE_CHECKING:
     from dragoman.search.constraints.terms import Terms
     from dragoman.text.tokenizer import Tokenizer
 
+WORD_CHARACTER: Final = re.compile(r"[^\W_]")
+
 
 class SourceVocabulary(Protocol):
     """What documents must know about a vocabulary; tests have one without a model."""
 
     def unknown(self, text: str) -> Set[str]:
         """The characters of a text that the model cannot read."""
+
+    def has_words(self, text: str) -> bool:
+        """Whether a text has letters, digits or a term."""
 
     def prefers_lower_case(self, text: str) -> bool:
         """Whether a text is in capitals, and the model reads it better in lower case."""
@@ -34,6 +40,10 @@ class TokenizerVocabulary:
         for terms in self.terms if found else ():
             found = found - characters_of_terms(text, terms)
         return found
+
+    def has_words(self, text: str) -> bool:
+        """Whether a text has letters, digits or a term."""
+        return WORD_CHARACTER.search(text) is not None or any(terms.phrases_in(text) for terms in self.terms)
 
     def prefers_lower_case(self, text: str) -> bool:
         """Whether a text is in capitals and has fewer tokens in lower case; not if a term would not be found in it."""

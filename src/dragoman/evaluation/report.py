@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -83,7 +84,9 @@ class EvaluationReport:
             }
             for result in self.results
         ]
-        versions = {"dragoman": __version__, "sacrebleu": version("sacrebleu"), "torch": version("torch")}
+        versions = {"dragoman": __version__, "sacrebleu": version("sacrebleu")}
+        if find_spec("torch"):
+            versions["torch"] = version("torch")
         about = {"format": 1, "made": self.created, "system": dict(self.system), "against": self.against}
         return {**about, "versions": versions, "sets": sets}
 

@@ -24,7 +24,7 @@ TYPES: Final = {
     "object": ("a JSON object", "JSON objects"),
 }
 BOUNDS: Final = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "under"}
-HTTP_CODES: Final = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
+HTTP_CODES: Final = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed"}
 
 MAX_MESSAGE: Final = 1_000  # characters
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dragoman.documents.jobs import Split
-from dragoman.documents.lines import has_capitals, mask_line, restore_alternatives, text_translations
+from dragoman.documents.lines import MaskedLine, is_read_in_parts, mask_line, restore_alternatives, text_translations
 from dragoman.documents.segment import Segment
 from dragoman.documents.source_vocabulary import SourceVocabulary
 from dragoman.documents.transfer.placeholders import has_placeholders
@@ -27,10 +27,10 @@ async def translate_texts(
     service.check_size(texts)
     if not protects_placeholders(settings):
         return await service.translate(texts, settings, caller)
-    if settings.search.n_best > 1:
-        return await translate_masked(service, texts, settings, caller)
     has_terms = bool(settings.terms) or settings.model.terms is not None
     large = is_large(texts) or (has_terms and len(texts) > TEXTS_WITH_TERMS)
+    if settings.search.n_best > 1:
+        return await translate_masked(service, texts, settings, caller, large)
     find = partial(find_protected, texts, settings.model.segmenter.split_line, source_vocabulary(settings))
     protected = await service.run_step(find, caller, large)
     if not protected:
@@ -53,21 +53,30 @@ async def translate_texts(
 
 
 async def translate_masked(
-    service: Service, texts: Sequence[str], settings: BatchSettings, caller: Caller
+    service: Service, texts: Sequence[str], settings: BatchSettings, caller: Caller, large: bool
 ) -> list[Translation]:
-    """The best translations of each text: those that keep all placeholders, or one that was made to keep them."""
-    lines = await service.run_step(lambda: [mask_line(text) for text in texts], caller, is_large(texts))
+    """The best translations of each text: those that keep all placeholders, or one that was made to keep them.
+
+    Texts that are read in parts have one too.
+    """
+    split, vocabulary = settings.model.segmenter.split_line, source_vocabulary(settings)
+
+    def mask() -> tuple[list[MaskedLine | None], set[int]]:
+        lines = [mask_line(text) for text in texts]
+        return lines, {i for i, text in enumerate(texts) if is_read_in_parts(text, split, vocabulary)}
+
+    lines, in_parts = await service.run_step(mask, caller, large)
     sent = [text if line is None else line.masked.text for text, line in zip(texts, lines, strict=True)]
-    found = await service.translate(sent, settings, caller)
+    found = await service.translate(["" if i in in_parts else text for i, text in enumerate(sent)], settings, caller)
     restored = [
         one if line is None else restore_alternatives(line, one) for one, line in zip(found, lines, strict=True)
     ]
-    lost = [i for i, one in enumerate(restored) if one is None]
-    if not lost:
-        return [one for one in restored if one is not None]
-    single = replace(settings, search=replace(settings.search, n_best=1))
-    again = dict(zip(lost, await translate_texts(service, [texts[i] for i in lost], single, caller), strict=True))
-    return [again[i] if one is None else one for i, one in enumerate(restored)]
+    kept = {i: one for i, one in enumerate(restored) if one is not None and i not in in_parts}
+    if lost := [i for i in range(len(texts)) if i not in kept]:
+        single = replace(settings, search=replace(settings.search, n_best=1))
+        again = await translate_texts(service, [texts[i] for i in lost], single, caller)
+        kept.update(zip(lost, again, strict=True))
+    return [kept[i] for i in range(len(texts))]
 
 
 def protects_placeholders(settings: BatchSettings) -> bool:
@@ -79,9 +88,5 @@ def protects_placeholders(settings: BatchSettings) -> bool:
 
 
 def find_protected(texts: Sequence[str], split: Split, vocabulary: SourceVocabulary) -> list[int]:
-    """The indices of texts with placeholders, sentences in capitals, or characters that the model cannot read."""
-    return [
-        i
-        for i, text in enumerate(texts)
-        if has_placeholders(text) or vocabulary.unknown(text) or has_capitals(text, split, vocabulary)
-    ]
+    """The indices of texts with placeholders, separators, sentences in capitals, or characters that cannot be read."""
+    return [i for i, text in enumerate(texts) if has_placeholders(text) or is_read_in_parts(text, split, vocabulary)]

@@ -47,6 +47,8 @@ def test_a_port_in_use_is_a_line(capsys: pytest.CaptureFixture[str], model: Path
         (["{model}", "--timeout", "0"], "timeout must be over 0 and at most 86,400 seconds; got 0"),
         (["{model}", "--timeout", "nan"], "timeout must be over 0"),
         (["{model}", "--root-path", "mt/"], "--root-path 'mt/' must start with / and not end with /"),
+        (["{model}", "--allowed-host", "https://a.org"], "--allowed-host 'https://a.org' must be a name without"),
+        (["{model}", "--allowed-host", "a.org:443"], "--allowed-host 'a.org:443' must be a name without"),
         (["{model}", "--port", "0", "--device", "gpu"], "gpu"),
         (["a={model}", "b={model}", "--languages", "en-es"], "as in en-es=DIRECTORY"),
         (["{model}", "--languages", "english"], "such as en-es; got 'english'"),

@@ -82,7 +82,7 @@ def command(
     DRAGOMAN_API_TOKEN: other users can see command lines. Read docs/howto/serving.md before you expose the server to
     others.
     """
-    check_usage(root_path, languages, models)
+    check_usage(root_path, allowed_host, languages, models)
     from dragoman.serve.http.access import Access, api_tokens
     from dragoman.serve.limits import Limits
     from dragoman.serve.models.loading import adapter_directories, model_directories, parse_languages
@@ -143,12 +143,18 @@ def command(
     run_server(app, service, bound, lambda: announce(summaries, url, notes), reloader.start)
 
 
-def check_usage(root_path: str, languages: str | None, models: tuple[str, ...]) -> None:
+def check_usage(root_path: str, hosts: tuple[str, ...], languages: str | None, models: tuple[str, ...]) -> None:
     """Raise if the extra is missing, or if options contradict each other."""
     if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
         raise MissingExtraError(missing[0], "serve", "serving")
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
         raise click.UsageError(f"--root-path {root_path!r} must start with / and not end with /, as in /translate")
+    from dragoman.serve.http.access import host_name
+
+    for host in hosts:  # any other would never match the name in a header
+        if "/" in host or host_name(host) != host.lower():
+            message = f"--allowed-host {host!r} must be a name without scheme, port and path, such as mt.example.org"
+            raise click.UsageError(message)
     if languages is not None and len(models) > 1:
         message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
         raise click.UsageError(message)

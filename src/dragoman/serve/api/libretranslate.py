@@ -275,6 +275,9 @@ async def translate_pages(
 
 def batch_settings(service: Service, model: str, to: str | None, alternatives: int) -> BatchSettings:
     """Batch settings for a model and a target language."""
+    if alternatives >= (limit := service.limits.max_beam):
+        message = f"alternatives must be under {limit:,} on this server (--max-beam); got {alternatives:,}"
+        raise RequestError(422, "over_limit", message)
     fields = {"text": "", "model": model, "n_best": alternatives + 1, "to": to}
     return service.batch_settings(TranslateRequest.model_validate(fields))
 

@@ -133,6 +133,11 @@ def test_errors_are_as_clients_expect(client: TestClient, body: Any, part: str) 
     assert answer.status_code == 400 and part in answer.json()["error"]
 
 
+def test_too_many_alternatives_are_rejected_by_their_name(client: TestClient) -> None:
+    answer = client.post("/translate", json={"q": "a", "alternatives": 16})
+    assert answer.status_code == 422 and "alternatives must be under 16" in answer.json()["error"]
+
+
 @pytest.mark.parametrize("content", [b"\xff", b"{"])
 def test_broken_json_is_answered_with_the_field_that_is_needed(client: TestClient, content: bytes) -> None:
     for path in ("/translate", "/detect"):

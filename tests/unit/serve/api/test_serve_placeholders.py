@@ -62,6 +62,13 @@ def test_sentences_in_capitals_are_found_in_texts() -> None:
     assert find_protected(texts, vocabulary.split, vocabulary) == [1, 2, 4, 5]
 
 
+def test_lines_without_words_and_tabs_stay() -> None:
+    text = "one two\tthree\n* * *\n\n\tfour five\n---"
+    for client in client_of(aligned_service(Aligned())):
+        (found,) = client.post("/v1/translate", json={"text": text}).json()["translations"]
+        assert found["text"] == "TWO ONE\tTHREE\n* * *\n\n\tFIVE FOUR\n---"
+
+
 def test_alignments_and_samples_are_those_of_the_text_itself() -> None:
     translator = Aligned()
     for client in client_of(aligned_service(translator)):
@@ -101,6 +108,16 @@ def test_alternatives_keep_placeholders_or_are_left_out() -> None:
     for client in client_of(aligned_service(Listing("{} LOST"))):
         (found,) = client.post("/v1/translate", json={"text": ["one {x} {y}"], "n_best": 3}).json()["translations"]
         assert found["text"] == "{y} {x} ONE"  # none has both, so it was translated again
+
+
+def test_alternatives_do_not_change_a_text_that_is_read_in_parts() -> None:
+    texts = ["***", "one two\tthree", "one {x}\tTWO", "one two"]
+    for client in client_of(aligned_service(Listing("{} BEST"))):
+        one, several = (
+            client.post("/v1/translate", json={"text": texts, "n_best": n_best}).json()["translations"]
+            for n_best in (1, 3)
+        )
+        assert [found["text"] for found in several] == [*(found["text"] for found in one[:3]), "one BEST"]
 
 
 def test_lines_with_placeholders_are_not_flagged_as_split() -> None:
