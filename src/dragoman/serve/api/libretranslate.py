@@ -226,20 +226,21 @@ async def translate_with_models(
     choices: Sequence[ModelChoice],
 ) -> list[Translation]:
     """Translate each text with its model; return the translations in order."""
-    found: dict[int, Translation] = {}
-    for choice, here in group_by_model(choices):
-        settings = batch_settings(service, choice.model, choice.to, form.alternatives)
+    found = {i: Translation(texts[i]) for i, choice in enumerate(choices) if choice.model is None}
+    for model, to, here in group_by_model(choices):
+        settings = batch_settings(service, model, to, form.alternatives)
         translations = await translate_texts(service, [texts[i] for i in here], settings, caller(request))
         found.update(zip(here, translations, strict=True))
     return [found[i] for i in range(len(texts))]
 
 
-def group_by_model(choices: Sequence[ModelChoice]) -> Iterator[tuple[ModelChoice, list[int]]]:
+def group_by_model(choices: Sequence[ModelChoice]) -> Iterator[tuple[str, str | None, list[int]]]:
     """Each model and target language, with the indices of its texts."""
     groups: dict[tuple[str, str | None], list[int]] = {}
     for i, choice in enumerate(choices):
-        groups.setdefault((choice.model, choice.to), []).append(i)
-    return ((choices[here[0]], here) for here in groups.values())
+        if choice.model is not None:
+            groups.setdefault((choice.model, choice.to), []).append(i)
+    return ((*key, here) for key, here in groups.items())
 
 
 def page_texts(pages: Sequence[str]) -> list[str]:
@@ -256,9 +257,9 @@ async def translate_pages(
     service: Service, request: Request, texts: Sequence[str], choices: Sequence[ModelChoice]
 ) -> list[Translation]:
     """Translate each page with its model; return the translated HTML in order."""
-    found: dict[int, Translation] = {}
-    for choice, here in group_by_model(choices):
-        settings = batch_settings(service, choice.model, choice.to, 0)
+    found = {i: Translation(texts[i]) for i, choice in enumerate(choices) if choice.model is None}
+    for model, to, here in group_by_model(choices):
+        settings = batch_settings(service, model, to, 0)
         languages = [LanguageChange(*document_languages(settings, choices[i].source)) for i in here]
         pages = await offload(read_pages, list(zip([texts[i] for i in here], languages, strict=True)))
         segments = [segment for page in pages for segment in page.segments]

@@ -84,12 +84,13 @@ def libretranslate_file_router(service: Service, keep_file: KeepFile) -> APIRout
             unknown = await offload(read, ("", target_code(service.models, form.target)))
             text = document_text(unknown.segments)[:DETECTION_CHARACTERS]
         (choice,) = await models_for_request(service, form.source, form.target, [text])
-        settings = batch_settings(service, choice.model, choice.to, 0)
-        document = await offload(read, document_languages(settings, choice.source))
-        work = await offload(DocumentWork.plan, service, document.segments, settings)
-        waiting = caller(request)
-        content = await offload(write_document, document, await work.translate(waiting))
-        result = translated_name(name, settings)
+        waiting, result, content = caller(request), name, file.content
+        if choice.model is not None:
+            settings = batch_settings(service, choice.model, choice.to, 0)
+            document = await offload(read, document_languages(settings, choice.source))
+            work = await offload(DocumentWork.plan, service, document.segments, settings)
+            content = await offload(write_document, document, await work.translate(waiting))
+            result = translated_name(name, settings)
         key = await keep_file(result, content, waiting.client)
         path = f"{DOWNLOADS.lstrip('/')}{key}.{quote(result, safe='')}"
         return LibreTranslateFileResponse(translatedFileUrl=f"{request.base_url}{path}")

@@ -13,7 +13,7 @@ from dragoman.text.languages.detection import Detected, detect_languages
 
 AUTO: Final = "auto"
 SHORT_TEXT: Final = 40  # characters; texts of a list up to this length are detected together
-MIN_CONFIDENCE: Final = 0.6  # for another model than the preferred one
+MIN_CONFIDENCE: Final = 0.6  # for another model than the preferred one, or none
 
 Models = Mapping[str, ServedModel]
 
@@ -27,9 +27,12 @@ class ServedPair(NamedTuple):
 
 
 class ModelChoice(NamedTuple):
-    """The model for a text, the target language if the model has several, and the source language if it is known."""
+    """The model for a text, the target language if the model has several, and the source language if it is known.
 
-    model: str
+    Without a model, the text is in the target language already.
+    """
+
+    model: str | None
     to: str | None
     source: str = ""
     detected: Detected | None = None
@@ -64,10 +67,12 @@ def choose_models(models: Models, texts: Sequence[str], target: str) -> list[Mod
 
 
 def detect_source(models: Models, pairs: Sequence[ServedPair], text: str) -> ModelChoice:
-    """Choose the pair whose source language is the most likely one for a text."""
+    """Choose the pair whose source language is the most likely one for a text; none if that is clearly the target."""
     by_source = {pair.source: pair for pair in reversed(pairs)}
     languages = None if None in by_source else served_languages(models)
     ranked = detect_languages(text, languages)
+    if ranked and ranked[0].confidence >= MIN_CONFIDENCE and same_language(ranked[0].language, pairs[0].target):
+        return ModelChoice(None, None, ranked[0].language, ranked[0])
     detected = next((one for one in ranked if one.language in by_source or None in by_source), None)
     if detected is None:  # the detector knows none of them
         return to_choice(pairs[0], "", Detected(pairs[0].source or AUTO, 0.0))

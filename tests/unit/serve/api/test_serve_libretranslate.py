@@ -77,6 +77,19 @@ def test_the_source_language_is_detected(pairs: TestClient) -> None:
     assert len(answer["translatedText"]) == 3
 
 
+def test_a_text_in_the_target_language_stays(pairs: TestClient) -> None:
+    french = "Bonjour, comment allez-vous aujourd'hui ?"
+    answer = pairs.post("/translate", json={"q": [french, ENGLISH], "source": "auto", "target": "fr"}).json()
+    assert answer["translatedText"] == [french, f"EN-FR {ENGLISH.upper()}"]
+    assert [one["language"] for one in answer["detectedLanguage"]] == ["fr", "en"]
+    page = f"<p lang='en'>{french}</p>"
+    answer = pairs.post("/translate", json={"q": page, "source": "auto", "target": "fr", "format": "html"}).json()
+    assert answer["translatedText"] == page
+    sent = {"files": {"file": ("a.txt", french.encode())}, "data": {"source": "auto", "target": "fr"}}
+    address = pairs.post("/translate_file", **sent).json()["translatedFileUrl"]  # type: ignore[arg-type]
+    assert address.endswith(".a.txt") and pairs.get(address).text == french
+
+
 def test_a_long_text_does_not_decide_the_language_of_short_ones(pairs: TestClient) -> None:
     texts = [GERMAN * 20, "The weather is nice.", "Good morning, my friend"]
     found = pairs.post("/translate", json={"q": texts, "source": "auto", "target": "fr"}).json()
