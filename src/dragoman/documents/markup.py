@@ -143,6 +143,11 @@ def names(words: str) -> Names:
     return frozenset(words.split())
 
 
+STRING_BLOCKS: Final = names(
+    "blockquote dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 li ol p table tbody td tfoot th thead tr ul"
+)  # in strings of programs; their tags are line breaks
+
+
 def escape_text(text: str) -> str:
     """Text between tags."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -85,6 +85,17 @@ def test_placeholders_and_numbered_tags_of_strings_are_kept(text: str, expected:
     assert translate_string(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>a b</p><ul><li>six</li><li>d <b>e</b></li></ul>", "<p>B A</p><ul><li>SIX</li><li><b>E</b> D</li></ul>"),
+        ("<div>\n  <h1>one two</h1>six ten\n</div>", "<div>\n  <h1>TWO ONE</h1>TEN SIX\n</div>"),
+    ],
+)
+def test_blocks_in_strings_are_translated_one_by_one(text: str, expected: str) -> None:
+    assert translate_string(text) == expected
+
+
 def test_reports_name_numbered_tags_by_their_numbers() -> None:
     (segment,) = json.read(b'["Please <0>sign in</0> or <1 >out</1>"]', "a.json").segments
     assert [span.name for span in segment.spans] == ["0", "1"]

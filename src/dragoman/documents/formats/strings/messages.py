@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from dragoman.documents.formats.strings.numbered_tags import NUMBERED, paired_tags, tag_number
-from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, TagFinder, escape_text
+from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_BLOCKS, STRING_VOID, TAG, TagFinder, escape_text
 from dragoman.documents.segment import SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
@@ -125,7 +125,10 @@ def _slots(
         elif kind == "tag":
             tag = TAG.match(value, first)
             assert tag is not None
-            if tag["slash"]:
+            if tag["name"].lower() in STRING_BLOCKS and not tag["attributes"].endswith("/"):
+                builder.add_point(raw, at, "br")
+                builder.separate_words("br", value[last : last + 1])
+            elif tag["slash"]:
                 builder.close_pair(raw, tag["name"])
             elif tag["name"].lower() in STRING_VOID or tag["attributes"].endswith("/"):
                 if value[last : last + 1] == " " and (builder.text[-1:] or " ") == " ":
