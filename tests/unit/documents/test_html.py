@@ -149,6 +149,7 @@ def test_damaged_pages_are_read_and_written_as_they_are(seed: int) -> None:
     [
         ('<p><a href="x"><img src="i" alt="a b"></a> one two</p>', '<a href="x"><img src="i" alt="A B"></a> ONE TWO'),
         ('<p><a href="x"><i class="icon"></i> one two</a></p>', '<a href="x"><i class="icon"></i> ONE TWO</a>'),
+        ('<p><a href="x">one two <i class="icon"></i></a></p>', '<a href="x">ONE TWO <i class="icon"></i></a></p>'),
         ('<p><img src="i" alt="a cat">&#10;one</p>', '<img src="i" alt="A CAT">\nONE'),
         ("<label>one <input type=text></label>", "<label>ONE <input type=text></label>"),
         ("<label>one\n<input type=text title='a b'></label>", "<label>ONE\n<input type=text title='A B'></label>"),
