@@ -22,7 +22,9 @@ TAG: Final = re.compile(
 )
 TAG_START: Final = re.compile(r"</?[A-Za-z_:][^\s/>\x00]*+")
 QUOTED: Final = re.compile(r""""[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|<""")
-OTHER: Final = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)", re.DOTALL)
+OTHER: Final = re.compile(  # <![if !supportLists]> is a comment too, of Word
+    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<!\[(?:if\s[^<>]*|endif)\]>", re.DOTALL
+)
 TEMPLATE_TAG: Final = re.compile("<%.*?%>", re.DOTALL)
 DECLARATION: Final = re.compile(r"<![A-Za-z](?:[^\[>]|\[[^\]]*\])*+>")
 ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
