@@ -99,13 +99,13 @@ def test_html() -> None:
     page = (
         b'<html lang="en-US" xml:lang="en"><meta http-equiv="content-language" content="en">'
         b'<meta property="og:locale" content="en_US"><meta property="og:locale:alternate" content="en_GB">'
-        b'<p lang=en>one <i lang="fr">deux</i> <b lang="en">three</b> <code lang="en">x y</code></p>'
+        b'<p lang=en>one <i lang="fr">deux</i> <b lang=en>three</b> <code lang="en">x y</code></p>'
         b'<div translate="no" lang="en">four</div><script>"<p lang=\'en\'>"</script></html>'
     )
     assert translated(page, "a.html").decode() == (
         '<html lang="de" xml:lang="de"><meta http-equiv="content-language" content="de">'
         '<meta property="og:locale" content="de_DE"><meta property="og:locale:alternate" content="en_GB">'
-        '<p lang=de>ONE <i lang="fr">deux</i> <b lang="de">THREE</b> <code lang="en">x y</code></p>'
+        '<p lang=de>ONE <i lang="fr">deux</i> <b lang=de>THREE</b> <code lang="en">x y</code></p>'
         '<div translate="no" lang="en">four</div><script>"<p lang=\'en\'>"</script></html>'
     )
 
