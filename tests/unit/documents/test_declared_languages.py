@@ -142,6 +142,20 @@ def test_files_of_other_programs_declare_the_target(path: Path) -> None:
         assert "de" in declared
 
 
+def test_the_package_of_an_e_book() -> None:
+    """Descriptions are often HTML; the table of contents of EPUB 2 declares its language too."""
+    before, written = parts((OFFICE / "ebooklib.epub").read_bytes()), io.BytesIO()
+    title = "<dc:title>The little house</dc:title>"
+    description = "<dc:description>&lt;p&gt;A {}&lt;/p&gt;</dc:description>"
+    before["EPUB/content.opf"] = before["EPUB/content.opf"].replace(title, title + description.format("house"))
+    before["EPUB/toc.ncx"] = before["EPUB/toc.ncx"].replace("<ncx ", '<ncx xml:lang="en" ')
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, text in before.items():
+            archive.writestr(name, text)
+    after = parts(translated(written.getvalue(), "a.epub"))
+    assert description.format("HOUSE") in after["EPUB/content.opf"] and '<ncx xml:lang="de" ' in after["EPUB/toc.ncx"]
+
+
 def test_attributes() -> None:
     assert set_attribute('<a b="1"/>', "c", "2") == '<a b="1" c="2"/>'
     assert set_attribute("<a b='1' c='x'>", "b", "2") == "<a b='2' c='x'>"
