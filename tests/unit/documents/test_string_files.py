@@ -261,6 +261,7 @@ def test_placeholders_in_html_strings_are_written_as_they_are() -> None:
     [
         ("a: |\n  <b> one</b>\n  two\n", "a: |\n  <b>ONE</b>\n  TWO\n"),
         ("a: >\n  <b> one\n\n  two</b>\n", "a: >\n  <b> ONE\n\n  TWO</b>\n"),
+        ("a: >\n  one\n  two\n    - six\n  ten\n", "a: >\n  ONE TWO\n    - SIX\n  TEN\n"),
         ("a: 'one\n\n   ... two'\nb: x\n", "a: 'ONE\n\n   ... TWO'\nb: X\n"),
         ("a: 'one\r\n\r\n   two'\r\n", "a: 'ONE\r\n\r\n   TWO'\r\n"),
         ("a: one <b\n  class='x'>two</b>\n", "a: ONE <b class='x'>TWO</b>\n"),
