@@ -36,6 +36,7 @@ def translate_string(text: str, translator: WordByWord | None = None) -> str:
         ("%Y-%m-%d %H:%M:%SZ, then %B %d, %Y", ["%Y-%m-%d %H:%M:%SZ", "%B %d, %Y"]),
         ("%s: %d of %d; %d. %B", ["%s", "%d", "%d", "%d. %B"]),
         ("Use `x y`, ``a()``, :ref:`b` and `c <d>`_", ["`x y`", "``a()``", ":ref:`b`", "`c <d>`_"]),
+        ("```x y```:\n```sh\necho `a b`\n```\nthen ```", ["```x y```", "```sh\necho `a b`\n```"]),
         ("``quoted'' and `one' or ` two `", []),
         ("$DATE$ $user_1$, $5 or $6, US$ and $HOME", ["$DATE$", "$user_1$"]),
         ("*|FNAME|* a|b *|* ", ["*|FNAME|*"]),
