@@ -60,6 +60,7 @@ def test_placeholders_of_programs_are_found(text: str, expected: list[str]) -> N
     [
         ("You have :count, (:min) :Name a:b see: this 10:30", [":count", ":min"]),
         ("It''s '{not this}' but {name}", ["'{not this}'", "{name}"]),
+        ("Put '{'words'}' in braces", ["'{'", "'}'"]),
         ("%2 of them, %50", ["%2", "%50"]),  # in prose, %50 is Turkish for 50 %
     ],
 )
