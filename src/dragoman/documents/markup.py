@@ -34,6 +34,7 @@ STRING_VOID: Final = frozenset(["br", "hr", "img", "input", "wbr"])
 CODE_TAGS: Final = frozenset(["code", "kbd", "samp", "var", "tt", "pre"])  # in strings of programs
 FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML lacks
 CDATA: Final = "<![CDATA["
+COMMENT: Final = re.compile(r"<!--(?:[^-]|-(?!->)){0,4000}+-->")  # in strings of programs
 
 
 @dataclass(frozen=True)

@@ -281,6 +281,6 @@ def test_an_identical_translation_keeps_markup_inside_words() -> None:
 
 
 def test_blocks_in_messages_are_translated_one_by_one() -> None:
-    data = b'msgid "<p>one two</p><ul><li>six ten</li></ul>"\nmsgstr ""\n'
+    data = b'msgid "<!-- a --><p>one two</p><ul><li>six ten</li></ul>"\nmsgstr ""\n'
     (entry,) = load(translate(data, WordByWord(order=backward)))
-    assert entry.msgstr == "<p>TWO ONE</p><ul><li>TEN SIX</li></ul>"
+    assert entry.msgstr == "<!-- a --><p>TWO ONE</p><ul><li>TEN SIX</li></ul>"

@@ -91,6 +91,7 @@ def test_placeholders_and_numbered_tags_of_strings_are_kept(text: str, expected:
     ("text", "expected"),
     [
         ("<p>a b</p><ul><li>six</li><li>d <b>e</b></li></ul>", "<p>B A</p><ul><li>SIX</li><li><b>E</b> D</li></ul>"),
+        ("<!-- a b -->\n<p>one two</p>\n<!-- /b -->", "<!-- a b -->\n<p>TWO ONE</p>\n<!-- /b -->"),
         ("<div>\n  <h1>one two</h1>six ten\n</div>", "<div>\n  <h1>TWO ONE</h1>TEN SIX\n</div>"),
     ],
 )

@@ -282,7 +282,9 @@ def test_a_property_does_not_begin_with_a_separator(text: str, expected: str) ->
     assert translate(properties, text, WordByWord(order=backward)) == expected
 
 
-@pytest.mark.parametrize("unit", ["<a", "<a '", "{n, plural, one {", "{n,plural,other{}", "{{", "%(", "  ", "'{"])
+@pytest.mark.parametrize(
+    "unit", ["<a", "<a '", "<!--", "{n, plural, one {", "{n,plural,other{}", "{{", "%(", "  ", "'{"]
+)
 def test_strings_of_unfinished_markup_are_translated(unit: str) -> None:
     """In seconds: the time must not grow with the square of the number of units, or faster."""
     text = f"one {unit * 10_000} two"
