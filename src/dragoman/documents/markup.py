@@ -86,12 +86,12 @@ class TagFinder:
         return found
 
 
-def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = False) -> Iterator[Token]:
-    """The tokens of HTML or XML.
+def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = False, start: int = 0) -> Iterator[Token]:
+    """The tokens of HTML or XML, from `start`.
 
     The content of `raw_elements` (script, style) is one token "other". With `lower`, names are lower case, as in HTML.
     """
-    place, tags, declares = 0, TagFinder(text), True
+    place, tags, declares = start, TagFinder(text), True
     last_template_tag = text.rfind("%>")  # so that many <% without an end take no longer than a few
     while place < len(text):
         start = text.find("<", place)

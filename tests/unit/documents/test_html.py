@@ -163,6 +163,11 @@ def test_spaces_around_elements_without_words_stay(page: str, expected: str) -> 
     assert expected in translate(page, WordByWord())
 
 
+def test_front_matter_is_that_of_markdown() -> None:
+    page = "---\nlayout: post\ntitle: {}\n---\n<p>{}</p>\n--- {}"
+    assert translate(page.format("one two", "six", "ten"), WordByWord()) == page.format("ONE TWO", "SIX", "TEN")
+
+
 def test_an_encoding_without_ascii_is_rejected() -> None:
     page = "<p>one two</p>".encode("cp037")
     with raises(DocumentError, "unsupported_encoding", "cp037"):
