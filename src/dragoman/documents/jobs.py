@@ -19,7 +19,7 @@ from dragoman.translation.segmentation import BEFORE_LINE
 
 NONE: Final = frozenset[str]()
 VISIBLE: Final = re.compile(r"\S")
-TAB: Final = re.compile(r"(?<=\t)")  # tabs separate columns, never words
+COLUMNS: Final = re.compile(r"(?<=\t)|(?<= {3})(?! )")  # tabs and wide gaps separate columns, never words
 Split = Callable[[str], list[str]]
 
 
@@ -100,7 +100,7 @@ def sentence_ranges(text: str, breaks: Iterable[int], split: Split) -> Iterator[
     """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
     start = 0
     lines = chain.from_iterable(text[a:b].splitlines(keepends=True) for a, b in pairwise([0, *breaks, len(text)]))
-    for line in chain.from_iterable(map(TAB.split, lines)):
+    for line in chain.from_iterable(map(COLUMNS.split, lines)):
         bullet = BEFORE_LINE.match(line)
         if bullet is not None and (content := line[bullet.end() :].rstrip()):
             place = start + bullet.end()

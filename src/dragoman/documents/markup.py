@@ -22,7 +22,9 @@ TAG: Final = re.compile(
 )
 TAG_START: Final = re.compile(r"</?[A-Za-z_:][^\s/>\x00]*+")
 QUOTED: Final = re.compile(r""""[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|<""")
-OTHER: Final = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)", re.DOTALL)
+OTHER: Final = re.compile(  # <![if !supportLists]> is a comment too, of Word
+    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<!\[(?:if\s[^<>]*|endif)\]>", re.DOTALL
+)
 TEMPLATE_TAG: Final = re.compile("<%.*?%>", re.DOTALL)
 DECLARATION: Final = re.compile(r"<![A-Za-z](?:[^\[>]|\[[^\]]*\])*+>")
 ENTITY: Final = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
@@ -32,6 +34,7 @@ STRING_VOID: Final = frozenset(["br", "hr", "img", "input", "wbr"])
 CODE_TAGS: Final = frozenset(["code", "kbd", "samp", "var", "tt", "pre"])  # in strings of programs
 FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML lacks
 CDATA: Final = "<![CDATA["
+COMMENT: Final = re.compile(r"<!--(?:[^-]|-(?!->)){0,4000}+-->")  # in strings of programs
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,12 @@ class TagFinder:
         return found
 
 
-def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = False) -> Iterator[Token]:
-    """The tokens of HTML or XML.
+def scan(text: str, raw_elements: frozenset[str] = frozenset(), lower: bool = False, start: int = 0) -> Iterator[Token]:
+    """The tokens of HTML or XML, from `start`.
 
     The content of `raw_elements` (script, style) is one token "other". With `lower`, names are lower case, as in HTML.
     """
-    place, tags, declares = 0, TagFinder(text), True
+    place, tags, declares = start, TagFinder(text), True
     last_template_tag = text.rfind("%>")  # so that many <% without an end take no longer than a few
     while place < len(text):
         start = text.find("<", place)
@@ -141,6 +144,11 @@ def attributes(tag: re.Match[str], lower: bool) -> Iterator[Attribute]:
 def names(words: str) -> Names:
     """A set of names of elements or attributes."""
     return frozenset(words.split())
+
+
+STRING_BLOCKS: Final = names(
+    "blockquote dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 li ol p table tbody td tfoot th thead tr ul"
+)  # in strings of programs; their tags are line breaks
 
 
 def escape_text(text: str) -> str:

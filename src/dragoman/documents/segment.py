@@ -217,21 +217,21 @@ class SegmentBuilder:
         self._empty = index if span.start == end else None
 
     def _move_last_space(self) -> None:
-        """A space before the point at the end belongs to the point: translations end without spaces."""
+        """A space before the point or empty pair at the end belongs to it: translations end without spaces."""
         size = len(self.text)
-        last = next((i for i, span in enumerate(self.spans) if span.start == size and span.kind == "point"), None)
+        last = next((i for i, span in enumerate(self.spans) if span.start == size), None)
         if last is None or not self.text.strip() or not self.text.endswith(" "):
             return
-        point, around, parent = self.spans[last], set[int](), self.spans[last].parent
+        first, around, parent = self.spans[last], set[int](), self.spans[last].parent
         while parent is not None:
             around.add(parent)
             parent = self.spans[parent].parent
         if any(span.start < size == span.end and i not in around for i, span in enumerate(self.spans)):
-            return  # an element ends between the space and the point
+            return  # an element ends between the space and it
         if any(self.spans[i].start == size for i in around):
             return  # an element begins there
         if not any(span.spaced and span.start == size - 1 for span in self.spans):
-            self.spans[last] = replace(point, open=f" {point.open}")
+            self.spans[last] = replace(first, open=f" {first.open}")
         self.text = self.text[:-1]
         self.spans = [
             replace(span, start=min(span.start, size - 1), end=min(span.end, size - 1)) for span in self.spans

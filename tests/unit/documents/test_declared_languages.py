@@ -99,13 +99,13 @@ def test_html() -> None:
     page = (
         b'<html lang="en-US" xml:lang="en"><meta http-equiv="content-language" content="en">'
         b'<meta property="og:locale" content="en_US"><meta property="og:locale:alternate" content="en_GB">'
-        b'<p lang=en>one <i lang="fr">deux</i> <b lang="en">three</b> <code lang="en">x y</code></p>'
+        b'<p lang=en>one <i lang="fr">deux</i> <b lang=en>three</b> <code lang="en">x y</code></p>'
         b'<div translate="no" lang="en">four</div><script>"<p lang=\'en\'>"</script></html>'
     )
     assert translated(page, "a.html").decode() == (
         '<html lang="de" xml:lang="de"><meta http-equiv="content-language" content="de">'
         '<meta property="og:locale" content="de_DE"><meta property="og:locale:alternate" content="en_GB">'
-        '<p lang=de>ONE <i lang="fr">deux</i> <b lang="de">THREE</b> <code lang="en">x y</code></p>'
+        '<p lang=de>ONE <i lang="fr">deux</i> <b lang=de>THREE</b> <code lang="en">x y</code></p>'
         '<div translate="no" lang="en">four</div><script>"<p lang=\'en\'>"</script></html>'
     )
 
@@ -140,6 +140,20 @@ def test_files_of_other_programs_declare_the_target(path: Path) -> None:
     declared = [code for codes in found.values() for code in codes]
     if any(re.search(pattern.replace(r"(\w+", "(en"), text) for text in before.values()):
         assert "de" in declared
+
+
+def test_the_package_of_an_e_book() -> None:
+    """Descriptions are often HTML; the table of contents of EPUB 2 declares its language too."""
+    before, written = parts((OFFICE / "ebooklib.epub").read_bytes()), io.BytesIO()
+    title = "<dc:title>The little house</dc:title>"
+    description = "<dc:description>&lt;p&gt;A {}&lt;/p&gt;</dc:description>"
+    before["EPUB/content.opf"] = before["EPUB/content.opf"].replace(title, title + description.format("house"))
+    before["EPUB/toc.ncx"] = before["EPUB/toc.ncx"].replace("<ncx ", '<ncx xml:lang="en" ')
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, text in before.items():
+            archive.writestr(name, text)
+    after = parts(translated(written.getvalue(), "a.epub"))
+    assert description.format("HOUSE") in after["EPUB/content.opf"] and '<ncx xml:lang="de" ' in after["EPUB/toc.ncx"]
 
 
 def test_attributes() -> None:

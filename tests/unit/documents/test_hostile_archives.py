@@ -157,6 +157,8 @@ def test_encrypted_documents_are_recognized() -> None:
     )
     with raises(DocumentError, "encrypted_document"):
         read_document(with_parts("inline.odt", **{"META-INF/manifest.xml": manifest}), "a.odt")
+    manifest = '<!DOCTYPE manifest:manifest PUBLIC "" "Manifest.dtd"><manifest:manifest/>'  # of OpenOffice
+    assert read_document(with_parts("inline.odt", **{"META-INF/manifest.xml": manifest}), "a.odt")
     rights = (
         '<encryption xmlns:e="http://www.w3.org/2001/04/xmlenc#"><e:EncryptedData><e:CipherData>'
         '<e:CipherReference URI="EPUB/{}"/></e:CipherData></e:EncryptedData></encryption>'

@@ -149,6 +149,7 @@ def test_damaged_pages_are_read_and_written_as_they_are(seed: int) -> None:
     [
         ('<p><a href="x"><img src="i" alt="a b"></a> one two</p>', '<a href="x"><img src="i" alt="A B"></a> ONE TWO'),
         ('<p><a href="x"><i class="icon"></i> one two</a></p>', '<a href="x"><i class="icon"></i> ONE TWO</a>'),
+        ('<p><a href="x">one two <i class="icon"></i></a></p>', '<a href="x">ONE TWO <i class="icon"></i></a></p>'),
         ('<p><img src="i" alt="a cat">&#10;one</p>', '<img src="i" alt="A CAT">\nONE'),
         ("<label>one <input type=text></label>", "<label>ONE <input type=text></label>"),
         ("<label>one\n<input type=text title='a b'></label>", "<label>ONE\n<input type=text title='A B'></label>"),
@@ -160,6 +161,11 @@ def test_damaged_pages_are_read_and_written_as_they_are(seed: int) -> None:
 )  # fmt: skip
 def test_spaces_around_elements_without_words_stay(page: str, expected: str) -> None:
     assert expected in translate(page, WordByWord())
+
+
+def test_front_matter_is_that_of_markdown() -> None:
+    page = "---\nlayout: post\ntitle: {}\n---\n<p>{}</p>\n--- {}"
+    assert translate(page.format("one two", "six", "ten"), WordByWord()) == page.format("ONE TWO", "SIX", "TEN")
 
 
 def test_an_encoding_without_ascii_is_rejected() -> None:

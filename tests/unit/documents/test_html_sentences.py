@@ -71,6 +71,7 @@ def test_placeholders_in_xhtml_keep_their_entities() -> None:
         ("<iframe title='a b'></iframe> one two <video>a b</video>",
          "<iframe title='B A'></iframe> TWO ONE <video>a b</video>"),
         ("<p>one <code>x </code> two</p>", "<p>TWO <code>x </code> ONE</p>"),
+        ("<p><![if !vml]>one two<![endif]></p>", "<p><![if !vml]>TWO ONE<![endif]></p>"),  # comments of Word
     ],
 )  # fmt: skip
 def test_elements_inside_a_sentence(page: str, expected: str) -> None:

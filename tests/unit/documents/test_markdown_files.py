@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
 from dragoman.documents.formats import markdown
+from dragoman.documents.segment import Target
 from dragoman.documents.translate import translate_segments
 from word_by_word import WordByWord, backward
 
@@ -179,7 +181,7 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
         ("one\n: two three\nfour five\n: six\n", "ONE\n: THREE TWO\nFIVE FOUR\n: SIX\n"),
         ("> one\n>\n> :   two three\n", "> ONE\n>\n> :   THREE TWO\n"),
         ("one :\ntwo :smile:\n:three\n", ":THREE :smile: TWO : ONE\n"),
-        ("[![a b](b.svg)](http://ci) one two\n", "TWO [![B A](b.svg)](http://ci) ONE\n"),
+        ("[![a b](b.svg)](http://ci) one two\n", "[![B A](b.svg)](http://ci) TWO ONE\n"),
     ],
 )  # fmt: skip
 def test_what_is_not_prose_is_kept(text: str, expected: str) -> None:
@@ -203,3 +205,10 @@ def test_code_over_several_lines_of_a_quote_is_left() -> None:
     document = markdown.read(text.encode(), "page.md")
     report = translate_segments(document.segments, WordByWord())
     assert document.write([result.target for result in report.results]).decode() == text
+
+
+def test_emphasis_around_nothing_is_not_written() -> None:
+    document = markdown.read(b"one **two** ~~six~~ *![ten](a.png)*\n", "a.md")
+    (segment, _) = document.segments
+    spans = tuple(replace(span, start=3, end=3) for span in segment.spans)
+    assert document.write([Target("ONE", spans), Target("TEN")]) == b"ONE *![TEN](a.png)*\n"

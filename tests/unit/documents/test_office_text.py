@@ -293,3 +293,10 @@ def test_many_tags_without_an_end_take_no_longer_than_others() -> None:
         (english.insignificant, "<w:lang "),
     ):
         assert pattern.search(tag * 300_000) is None
+
+
+def test_content_controls_of_libreoffice_are_part_of_the_sentence() -> None:
+    item = '<loext:list-item loext:display-text="{}" loext:value="old"/>'
+    text = "<text:p>one <loext:content-control>{}{}</loext:content-control> two</text:p>"
+    written = translate(text.format(item.format("old"), "six old"), ODF, WordByWord())
+    assert written == text.replace("one", "ONE").replace("two", "TWO").format(item.format("OLD"), "SIX OLD")

@@ -278,3 +278,9 @@ def test_an_identical_translation_keeps_markup_inside_words() -> None:
     message = "un<b>do</b>able  it<wbr>self<i> </i>"
     (entry,) = load(translate(f'msgid "{message}"\nmsgstr ""\n'.encode(), WordByWord(word=str)))
     assert entry.msgstr == message
+
+
+def test_blocks_in_messages_are_translated_one_by_one() -> None:
+    data = b'msgid "<!-- a --><p>one two</p><ul><li>six ten</li></ul>"\nmsgstr ""\n'
+    (entry,) = load(translate(data, WordByWord(order=backward)))
+    assert entry.msgstr == "<!-- a --><p>TWO ONE</p><ul><li>TEN SIX</li></ul>"

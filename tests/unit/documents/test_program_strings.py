@@ -36,6 +36,7 @@ def translate_string(text: str, translator: WordByWord | None = None) -> str:
         ("%Y-%m-%d %H:%M:%SZ, then %B %d, %Y", ["%Y-%m-%d %H:%M:%SZ", "%B %d, %Y"]),
         ("%s: %d of %d; %d. %B", ["%s", "%d", "%d", "%d. %B"]),
         ("Use `x y`, ``a()``, :ref:`b` and `c <d>`_", ["`x y`", "``a()``", ":ref:`b`", "`c <d>`_"]),
+        ("```x y```:\n```sh\necho `a b`\n```\nthen ```", ["```x y```", "```sh\necho `a b`\n```"]),
         ("``quoted'' and `one' or ` two `", []),
         ("$DATE$ $user_1$, $5 or $6, US$ and $HOME", ["$DATE$", "$user_1$"]),
         ("*|FNAME|* a|b *|* ", ["*|FNAME|*"]),
@@ -59,6 +60,7 @@ def test_placeholders_of_programs_are_found(text: str, expected: list[str]) -> N
     [
         ("You have :count, (:min) :Name a:b see: this 10:30", [":count", ":min"]),
         ("It''s '{not this}' but {name}", ["'{not this}'", "{name}"]),
+        ("Put '{'words'}' in braces", ["'{'", "'}'"]),
         ("%2 of them, %50", ["%2", "%50"]),  # in prose, %50 is Turkish for 50 %
     ],
 )
@@ -82,6 +84,18 @@ def test_some_are_placeholders_in_programs_alone(text: str, expected: list[str])
     ],
 )
 def test_placeholders_and_numbered_tags_of_strings_are_kept(text: str, expected: str) -> None:
+    assert translate_string(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>a b</p><ul><li>six</li><li>d <b>e</b></li></ul>", "<p>B A</p><ul><li>SIX</li><li><b>E</b> D</li></ul>"),
+        ("<!-- a b -->\n<p>one two</p>\n<!-- /b -->", "<!-- a b -->\n<p>TWO ONE</p>\n<!-- /b -->"),
+        ("<div>\n  <h1>one two</h1>six ten\n</div>", "<div>\n  <h1>TWO ONE</h1>TEN SIX\n</div>"),
+    ],
+)
+def test_blocks_in_strings_are_translated_one_by_one(text: str, expected: str) -> None:
     assert translate_string(text) == expected
 
 

@@ -261,6 +261,7 @@ def test_placeholders_in_html_strings_are_written_as_they_are() -> None:
     [
         ("a: |\n  <b> one</b>\n  two\n", "a: |\n  <b>ONE</b>\n  TWO\n"),
         ("a: >\n  <b> one\n\n  two</b>\n", "a: >\n  <b> ONE\n\n  TWO</b>\n"),
+        ("a: >\n  one\n  two\n    - six\n  ten\n", "a: >\n  ONE TWO\n    - SIX\n  TEN\n"),
         ("a: 'one\n\n   ... two'\nb: x\n", "a: 'ONE\n\n   ... TWO'\nb: X\n"),
         ("a: 'one\r\n\r\n   two'\r\n", "a: 'ONE\r\n\r\n   TWO'\r\n"),
         ("a: one <b\n  class='x'>two</b>\n", "a: ONE <b class='x'>TWO</b>\n"),
@@ -281,7 +282,9 @@ def test_a_property_does_not_begin_with_a_separator(text: str, expected: str) ->
     assert translate(properties, text, WordByWord(order=backward)) == expected
 
 
-@pytest.mark.parametrize("unit", ["<a", "<a '", "{n, plural, one {", "{n,plural,other{}", "{{", "%(", "  ", "'{"])
+@pytest.mark.parametrize(
+    "unit", ["<a", "<a '", "<!--", "{n, plural, one {", "{n,plural,other{}", "{{", "%(", "  ", "'{"]
+)
 def test_strings_of_unfinished_markup_are_translated(unit: str) -> None:
     """In seconds: the time must not grow with the square of the number of units, or faster."""
     text = f"one {unit * 10_000} two"

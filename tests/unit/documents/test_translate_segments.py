@@ -30,6 +30,11 @@ def test_placeholders_come_back_and_white_space_stays() -> None:
     assert translate(text, WordByWord(order=backward)) == expected
 
 
+def test_wide_gaps_separate_columns() -> None:
+    text = "  -h, --help     show this help\nName:      Anna     <date>"
+    assert translate(text, WordByWord(order=backward)) == "  --help -H,     HELP THIS SHOW\nNAME:      ANNA     <DATE>"
+
+
 @pytest.mark.parametrize("text", ["Delete all files", "Delete %s files"])
 def test_placeholders_that_the_model_invents_are_reported(text: str) -> None:
     translator = WordByWord(word=lambda word: "%d Dateien" if word == "files" else word)

@@ -166,7 +166,7 @@ def command(
     if documents:
         reject_unused(LINE_OPTIONS, "documents are translated as a whole; use --format text for lines")
     else:
-        reject_unused(("review", "bilingual", "memory", "retranslate"), "they are for documents, such as .html")
+        reject_unused(("review", "bilingual", "memory", "retranslate"), "it is for documents, such as .html")
     place = None if documents or on_ray else text_output(output, given)
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     if settings["split"] == "never":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import Encoding, decode
+from dragoman.documents.formats.front_matter import read_front_matter
 from dragoman.documents.formats.html_controls import divide_controls
 from dragoman.documents.formats.html_drawings import mark_drawings
 from dragoman.documents.formats.html_elements import (
@@ -47,12 +48,16 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> SplicedTe
     """Read a page or a fragment. Code, `translate="no"`, scripts and the like are left as they are."""
     declared = CHARSET.search(data, 0, 2048)
     text, encoding = decode(data, name, (declared[1] or declared[2]).decode("ascii") if declared else None)
-    return read_text(text, encoding, LanguageChange(options.source, options.target))
+    front, start = read_front_matter(text, name)
+    page = read_text(text, encoding, LanguageChange(options.source, options.target), start=start)
+    return replace(page, slots=[*front, *page.slots])
 
 
-def read_text(text: str, encoding: Encoding, language: LanguageChange, xml: bool = False) -> SplicedText:
-    """The text of HTML, or with `xml` of XHTML, with its slots."""
-    reader = Reader(text, xml, language)
+def read_text(
+    text: str, encoding: Encoding, language: LanguageChange, xml: bool = False, start: int = 0
+) -> SplicedText:
+    """The text of HTML, or with `xml` of XHTML, with its slots from `start`."""
+    reader = Reader(text, xml, language, start)
     slots = reader.read()
     label = partial(relabel, language=language) if language else str
     return SplicedText(text, slots, encoding, "xmlcharrefreplace", reader.declarations, label)
@@ -82,6 +87,7 @@ class Reader:
     text: str
     xml: bool
     language: LanguageChange = NO_CHANGE
+    start: int = 0
     declarations: list[Edit] = field(default_factory=list)  # of the language, in tags of blocks
     slots: list[Slot] = field(default_factory=list)
     pending: list[Token] = field(default_factory=list)  # inline content since the last block boundary
@@ -93,7 +99,7 @@ class Reader:
 
     def read(self) -> list[Slot]:
         """All slots, in order."""
-        for token, drawn in mark_drawings(scan(self.text, RAW, lower=not self.xml), self.xml):
+        for token, drawn in mark_drawings(scan(self.text, RAW, not self.xml, self.start), self.xml):
             if drawn:
                 self.pending.append(token)
             elif token.kind in ("start", "empty", "end"):

@@ -11,7 +11,9 @@ from dragoman.documents.formats.html_elements import meta_name
 from dragoman.documents.languages import LanguageChange
 from dragoman.documents.markup import Token
 
-INLINE_LANGUAGE: Final = re.compile(r"""(?<=\slang=["'])[\w-]+(?=["'])|(?<=\sxml:lang=["'])[\w-]+(?=["'])""")
+INLINE_LANGUAGE: Final = re.compile(
+    r"""(?<=\slang=["'])[\w-]+(?=["'])|(?<=\slang=)[\w-]+(?=[\s>])|(?<=\sxml:lang=["'])[\w-]+(?=["'])"""
+)
 
 
 def language_edits(token: Token, language: LanguageChange) -> Iterator[Edit]:

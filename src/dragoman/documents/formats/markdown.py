@@ -14,27 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats import html
+from dragoman.documents.formats.front_matter import read_front_matter
 from dragoman.documents.formats.markdown_inline import FORMULA, TEMPLATE, Inline, escape, escape_cell, inline_rule
-from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
-from dragoman.errors import DocumentError
 
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-FRONT_MATTER: Final = re.compile(
-    r"---[ \t]*(?:\r\n|\r|\n)(.*?)(?:\r\n|\r|\n)(?:---|\.\.\.)[ \t]*(?:\r\n|\r|\n|\Z)", re.DOTALL
-)
-TOML_FRONT_MATTER: Final = re.compile(
-    r"\+\+\+[ \t]*(?:\r\n|\r|\n)(?:.*?(?:\r\n|\r|\n))?\+\+\+[ \t]*(?:\r\n|\r|\n|\Z)", re.DOTALL
-)  # left as it is
-FRONT_KEYS: Final = frozenset(
-    ["title", "subtitle", "description", "summary", "excerpt", "abstract", "tagline", "caption"]
-)
 FIXED_LINE: Final = re.compile(
     r"\s*(?::::.*|!!!.*|\?\?\?.*|\{%.*%\}|\{\{[<%].*[>%]\}\}|\[TOC\]|\[\[.*\]\]|\{:.*\})\s*"
 )  # of site generators
@@ -49,18 +39,7 @@ CELL: Final = re.compile(r"(?:[^|\\]|\\.)*")
 def read(data: bytes, name: str) -> SplicedText:
     """Read a Markdown file; code, HTML attributes of scripts, link targets and directives are left as they are."""
     text, encoding = decode(data, name)
-    slots: list[Slot] = []
-    start = 0
-    if toml := TOML_FRONT_MATTER.match(text):
-        start = toml.end()
-    elif front := FRONT_MATTER.match(text):
-        try:
-            slots += yaml.read_slots(
-                text, name, front.start(1), front.end(1), lambda path: path[:1] == [] or path[0] in FRONT_KEYS
-            )
-            start = front.end()
-        except DocumentError:  # a line of dashes, not a front matter
-            slots.clear()
+    slots, start = read_front_matter(text, name)
     return SplicedText(text, [*slots, *Blocks(text, start).read()], encoding)
 
 

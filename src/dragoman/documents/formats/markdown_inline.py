@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from dragoman.documents.formats.html_elements import PROTECTED, VOID
 from dragoman.documents.markup import TAG
-from dragoman.documents.segment import Segment, SegmentBuilder
+from dragoman.documents.segment import Segment, SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.masks import LETTER
 from dragoman.documents.transfer.placeholders import find_placeholders
@@ -29,6 +29,7 @@ LINK_END: Final = re.compile(
 REFERENCE_END: Final = re.compile(r"\]\[((?:\\.|[^\[\]\\])*)\]", re.DOTALL)
 SOFT_BREAK: Final = re.compile(r"[ \t]*\n[ \t]*")
 HARD_BREAK: Final = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
+EMPHASIS: Final = frozenset(["em", "strong", "s"])
 UNSAFE: Final = frozenset("\\`*")  # markup even in a placeholder, such as a path or code
 SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_+|(?<!_)_++(?![^\W_])|&(?=#?\w+;)|!(?=\[)")
 BLOCK_START: Final = re.compile(
@@ -49,6 +50,21 @@ def inline_rule(kind: str, pattern: re.Pattern[str]) -> Callable[[StateInline, b
         return True
 
     return rule
+
+
+class InlineSlot(Slot):
+    """A slot whose translation has no emphasis around nothing, which would be text: `__`."""
+
+    def render(self, target: Target, markup: Callable[[Span], str]) -> str:
+        """The target in the syntax of the format."""
+        parents = {span.parent for span in target.spans}
+        spans = (
+            replace(span, open="", close="")
+            if span.name in EMPHASIS and span.start == span.end and i not in parents
+            else span
+            for i, span in enumerate(target.spans)
+        )
+        return super().render(replace(target, spans=tuple(spans)), markup)
 
 
 @dataclass
@@ -251,7 +267,7 @@ class Inline:
         self.builder = SegmentBuilder(collapse=True)
         if LETTER.search(segment.text):
             last = self.places[end - 1] + 1 if end else self.places[end]
-            self.slots.append(Slot(self.places[self.start], last, segment, self.escape, protect_start))
+            self.slots.append(InlineSlot(self.places[self.start], last, segment, self.escape, protect_start))
 
 
 def escape(text: str) -> str:

@@ -50,6 +50,7 @@ PLACEHOLDER: Final = re.compile(
     | \$t\([^()]{1,80}\)                                               # $t(key)
     | (?<![\w$])\$[A-Za-z_]\w{0,40}\$(?!\w)                              # $DATE$
     | \*\|[^\s|*][^|*]{0,80}\|\*                                        # *|FNAME|*
+    | (?<![\w`])```(?!`)[\s\S]{1,4000}?```(?![\w`])                     # ```code```, also of several lines
     | (?<![\w`])(?::[a-z][\w:.+-]{0,40}:)?``(?![\s`])[^`\n]{0,200}(?<!\s)``(?![\w`])   # ``code``
     | (?<![\w`])(?::[a-z][\w:.+-]{0,40}:)?`(?![\s`])[^`\n]{0,200}(?<!\s)`_{0,2}(?![\w`])  # :ref:`name`
     | (?<![\w-])--[a-z][\w-]{1,60}(?:=[^\s<>"'{}|\\^`,;]{1,200}(?<![.:!?)\]]))?        # --output=x
@@ -63,7 +64,9 @@ PLACEHOLDER: Final = re.compile(
     re.VERBOSE,
 )
 # in strings of programs: :count, and braces that are quoted by the rules of ICU
-ARGUMENT: Final = re.compile(r"""(?<![^\s(\["'>]):[a-z][a-z0-9_]{1,40}(?![\w:])|(?<!')'\{[^{}'\n]{1,80}\}'(?!')""")
+ARGUMENT: Final = re.compile(
+    r"""(?<![^\s(\["'>]):[a-z][a-z0-9_]{1,40}(?![\w:])|(?<!')'(?:\{[^{}'\n]{1,80}\}|[{}])'(?!')"""
+)
 NUMBERED: Final = re.compile(r"%L?\d{1,2}")
 FIRST_NUMBERED: Final = re.compile(r"%L?1(?!\d)")
 # in the placeholders that have none of the characters of `may_have_symbols`
@@ -105,7 +108,7 @@ def may_have_placeholders(text: str, program: bool = False) -> bool:
 
 def may_have_arguments(text: str) -> bool:
     """The same for placeholders of strings of programs alone."""
-    return ":" in text or "'{" in text
+    return ":" in text or "'{" in text or "'}" in text
 
 
 def may_have_symbols(text: str) -> bool:

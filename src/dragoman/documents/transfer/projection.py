@@ -149,7 +149,7 @@ class _Projection:
 
     def _neighbor(self, index: int, first: int, last: int, closed: Sequence[Range], taken: RangeSet) -> Range:
         """A range for a pair without aligned words: a free word next to its place, or nothing."""
-        gap = self._gap(index, first, last)
+        gap = self._gap(index, first, last) if self.inside[index] else self._empty_gap(index, first, last)
         for t in (gap, gap - 1) if self.inside[index] else ():
             free = first <= t < last and t not in self.holder and taken.next_free(t) == t
             free = free and not (self.has_words[index] and t in self.aligned.target.marks)
@@ -181,6 +181,17 @@ class _Projection:
         (start, end), target = own[0].source, own[0].target
         gap = target[end - n_before <= n_before - start]  # the nearer end of its sentence
         return min(max(gap, first), last)
+
+    def _empty_gap(self, index: int, first: int, last: int) -> int:
+        """The gap for a span that encloses nothing; at the beginning and the end of its parent it stays there."""
+        span, parts = self.spans[index], self.aligned.source.parts
+        around = (0, len(self.aligned.source.text)) if span.parent is None else self._source_characters(span.parent)
+        here = bisect_left(parts, span.start, key=lambda part: part[0])
+        if here == 0 or parts[here - 1][0] < around[0]:
+            return first
+        if (here == len(parts) or parts[here][0] >= around[1]) and not self._is_exponent(span):
+            return last
+        return self._gap(index, first, last)
 
     def _last(self, source_part: int, linked: Sequence[int]) -> int:
         """The last of these target parts, or the same word: "Acme®" is in "Acme®-Maschine", not after it."""
@@ -223,18 +234,10 @@ class _Projection:
 
     def _point(self, index: int, first: int, last: int, closed: list[Range]) -> int:
         """The character at which a point goes: next to the word that it is next to in the source."""
-        span, parts = self.spans[index], self.aligned.source.parts
+        span = self.spans[index]
         if (place := self._between(span.start, span.parent, closed, span.is_line_break)) is not None:
             return place
-        around = (0, len(self.aligned.source.text)) if span.parent is None else self._source_characters(span.parent)
-        here = bisect_left(parts, span.start, key=lambda part: part[0])
-        if here == 0 or parts[here - 1][0] < around[0]:
-            gap = first  # at the beginning of its parent
-        elif (here == len(parts) or parts[here][0] >= around[1]) and not self._is_exponent(span):
-            gap = last
-        else:
-            gap = self._gap(index, first, last)
-        gap = outside(gap, closed)
+        gap = outside(self._empty_gap(index, first, last), closed)
         if self._is_last(index, gap):
             return len(self.aligned.target.text)
         return self._character(gap, span.start, first, last)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Set
 from typing import Final
 
 from dragoman.documents.formats.strings.numbered_tags import paired_tags
-from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID
+from dragoman.documents.markup import CODE_TAGS, COMMENT, ENTITY, STRING_BLOCKS, STRING_VOID
 from dragoman.documents.segment import SegmentBuilder
 
 MARKUP: Final = re.compile(  # a number has no attributes: <5 and 7> is text
-    rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*|\d{{1,3}}(?=\s*/?>))(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}"
+    rf"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*|\d{{1,3}}(?=\s*/?>))(?P<rest>(?:\s[^<>]*|/)?)>|{ENTITY.pattern}|{COMMENT.pattern}"
 )
 MARKUP_AND_COUNTS: Final = re.compile(f"{MARKUP.pattern}|#")
 
@@ -45,10 +45,15 @@ def add_tagged_text(
             continue
         builder.add_text(text[place : match.start()])
         place, tag, name = match.end(), match[0], match["name"]
-        if name is None:
+        if tag.startswith("<!"):
+            builder.add_point(quote(tag))
+        elif name is None:
             builder.add_protected(html.unescape(tag), quote(tag), name=tag)
         elif name.isdecimal() and match.start() not in paired:
             builder.add_protected(tag, quote(tag), name=tag)
+        elif name.lower() in STRING_BLOCKS and name in closed and not match["rest"].endswith("/"):
+            builder.add_point(quote(tag), name="br")
+            builder.separate_words("br", text[place : place + 1])
         elif match["slash"]:
             builder.close_pair(quote(tag), prefix + name)
         elif name.lower() in STRING_VOID or match["rest"].endswith("/"):

@@ -10,12 +10,13 @@ from typing import Final
 from urllib.parse import unquote
 
 from dragoman.documents.formats.html import read_text
+from dragoman.documents.formats.html_languages import relabel
 from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive, unsafe
 from dragoman.documents.formats.office.package import ArchiveDocument
 from dragoman.documents.formats.office.part import PartReader
 from dragoman.documents.formats.office.rules import Rules
 from dragoman.documents.formats.office.xml.events import Event, decode_part, parse
-from dragoman.documents.languages import LanguageChange, element_edits
+from dragoman.documents.languages import LanguageChange, element_edits, tag_edits
 from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 from dragoman.documents.spliced import SplicedText
@@ -23,6 +24,7 @@ from dragoman.errors import DocumentError
 
 CHAPTER: Final = "application/xhtml+xml"
 NCX: Final = "application/x-dtbncx+xml"  # the table of contents of EPUB 2
+NCX_ROOT: Final = re.compile(r"<(?:\w+:)?ncx\s[^<>]*>")
 CONTENTS: Final = Rules(strings=names("ncx:text"))
 PACKAGE: Final = Rules(strings=names("dc:title dc:subject dc:description"))
 ENTITIES: Final = re.compile(r"<!ENTITY\s")
@@ -33,6 +35,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
     """Read an e-book."""
     archive, language = open_archive(data, name), LanguageChange(options.source, options.target)
     declared = replace(PACKAGE, edits=lambda text: element_edits(text, "dc:language", language))
+    contents = replace(CONTENTS, edits=lambda text: tag_edits(text, NCX_ROOT, lambda tag: relabel(tag, language)))
     check_encryption(archive)
     roots = [
         e.attributes.get("full-path", "")
@@ -48,7 +51,7 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> ArchiveDo
         archive.check(items)
         for part, kind in items.items():
             is_chapter = kind == CHAPTER
-            parts[part] = read_chapter(archive, part, language) if is_chapter else read_xml(archive, part, CONTENTS)
+            parts[part] = read_chapter(archive, part, language) if is_chapter else read_xml(archive, part, contents)
     return ArchiveDocument(archive, {part: text for part, text in parts.items() if text.slots or text.edits})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
+from dragoman.documents.formats.localization.inline_tags import add_tagged_text
 from dragoman.documents.formats.office.items import Item, ItemReader, local
 from dragoman.documents.formats.office.pairs import pair_ranges, trim
 from dragoman.documents.formats.office.rules import Rules
@@ -15,7 +16,7 @@ from dragoman.documents.formats.office.xml.events import decode_part
 from dragoman.documents.formats.office.xml.scanner import RunNames
 from dragoman.documents.formats.office.xml.tree import Element, PlainRuns, TreeReader
 from dragoman.documents.markup import TAG, attributes, escape_attribute, escape_xml
-from dragoman.documents.segment import MAX_DEPTH, NO_OPTIONS, Segment
+from dragoman.documents.segment import MAX_DEPTH, NO_OPTIONS, Segment, SegmentBuilder
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
 
@@ -94,7 +95,9 @@ class PartReader:
         self.count += 1
         text = "".join(child.value for child in element.children)
         if LETTER.search(text):
-            segment = Segment(text, key=f"{self.label} {self.count}")
+            builder = SegmentBuilder()
+            add_tagged_text(builder, text, escape_xml)  # the description of an e-book is often HTML
+            segment = builder.build(f"{self.label} {self.count}")
             self._add(Slot(element.content, element.closing, segment, escape_xml))
 
     def _attributes(self, tag: Element) -> None:

@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from dragoman.documents.formats.strings.numbered_tags import NUMBERED, paired_tags, tag_number
-from dragoman.documents.markup import CODE_TAGS, ENTITY, STRING_VOID, TAG, TagFinder, escape_text
+from dragoman.documents.markup import (
+    CODE_TAGS,
+    COMMENT,
+    ENTITY,
+    STRING_BLOCKS,
+    STRING_VOID,
+    TAG,
+    TagFinder,
+    escape_text,
+)
 from dragoman.documents.segment import SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
@@ -125,7 +134,10 @@ def _slots(
         elif kind == "tag":
             tag = TAG.match(value, first)
             assert tag is not None
-            if tag["slash"]:
+            if tag["name"].lower() in STRING_BLOCKS and not tag["attributes"].endswith("/"):
+                builder.add_point(raw, at, "br")
+                builder.separate_words("br", value[last : last + 1])
+            elif tag["slash"]:
                 builder.close_pair(raw, tag["name"])
             elif tag["name"].lower() in STRING_VOID or tag["attributes"].endswith("/"):
                 if value[last : last + 1] == " " and (builder.text[-1:] or " ") == " ":
@@ -140,6 +152,8 @@ def _slots(
             builder.close_pair(raw, tag_number(value, first))
         elif kind == "code":
             builder.add_protected(TAG.sub("", value[first:last]), raw, at, "code")
+        elif kind == "comment":
+            builder.add_point(raw, at)
         elif kind == "entity":
             builder.add_text(html.unescape(value[first:last]))
         else:
@@ -164,6 +178,9 @@ def _markup(value: str, start: int, end: int, counts: bool) -> Iterator[tuple[in
             case "{" if place in braces and CHOICE.match(value, place, end):
                 yield place, braces[place], "choice"
                 place = braces[place]
+            case "<" if comment := COMMENT.match(value, place, end):
+                yield place, comment.end(), "comment"
+                place = comment.end()
             case "<" if (tag := tags.match(place, end)) and tag["name"][0].isalpha():
                 closing = value.find(f"</{tag['name']}>", place, end) if tag["name"].lower() in CODE_TAGS else -1
                 last = tag.end() if closing < 0 or tag["slash"] else closing + len(tag["name"]) + 3

@@ -146,6 +146,7 @@ def block_slots(text: str, start: int, end: int, style: str, key: str) -> list[S
     slots: list[Slot] = []
     place = text.find("\n", start, end) + 1
     paragraph: list[tuple[int, int]] = []
+    indent: int | None = None  # of the first line; lines with another one are not folded
 
     def flush() -> None:
         if paragraph:
@@ -163,8 +164,12 @@ def block_slots(text: str, start: int, end: int, style: str, key: str) -> list[S
             flush()
         else:
             first = place + line.index(content)
+            indent = first - place if indent is None else indent
+            is_line = style == "|" or first - place != indent
+            if is_line:
+                flush()
             paragraph.append((first, first + len(content)))
-            if style == "|":
+            if is_line:
                 flush()
         place = line_end + 1
     flush()

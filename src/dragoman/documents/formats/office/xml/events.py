@@ -50,7 +50,7 @@ NAMESPACES: Final = {  # the prefixes that tables of elements use, whatever pref
     "urn:oasis:names:tc:opendocument:xmlns:presentation:1.0": "presentation",
     "urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0": "svg",
     "urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0": "fo",
-    "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0": "manifest",
+    "urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext",
     "http://openoffice.org/2009/office": "officeooo",
     "urn:oasis:names:tc:opendocument:xmlns:container": "container",
     "http://www.idpf.org/2007/opf": "opf",
