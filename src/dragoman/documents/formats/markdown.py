@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.documents.encoding import decode
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.formats.markdown_inline import FORMULA, TEMPLATE, Inline, escape, escape_cell, inline_rule
 from dragoman.documents.formats.strings import yaml
 from dragoman.documents.segment import Span
