@@ -79,6 +79,7 @@ def test_any_text_survives_toml(text: str) -> None:
         (["model.d_modle=3"], ("unknown_key", "model.d_modle", "'d_model'")),
         (["modle.d_model=3"], ("unknown_key", "'model'")),
         (["model.zzz=3"], ("unknown_key", "model.zzz", "d_model")),
+        (["train.batch_tokens=3"], ("unknown_key", "train.batch_tokens", "'data.batch_tokens'")),
         (["model.n_heads=7"], ("not_divisible", "d_model=512", "model.n_heads=7", "[1")),
         (
             ["model.positions=sinusodial"],
