@@ -1,7 +1,7 @@
-"""The whole of it in one page: a two-layer Transformer learns to write digit strings backwards.
+"""A Transformer on one page: with two layers, it learns to write digit strings backwards.
 
-It is trained on random strings and tested on strings that it never saw, and then shows what its decoder looked at:
-to write a string backwards, attention must walk through the source from right to left.
+It is trained on random strings and tested on others. The attention of its decoder is then printed: to write a string
+backwards, it must go through the source from right to left.
 
     python examples/reverse_digits.py
 """
@@ -21,13 +21,13 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.models import AttentionMaps
 
-PAD, BOS, EOS, ZERO = 0, 1, 2, 4  # ids 0 to 3 are special in every Dragoman vocabulary; digits stand behind them
+PAD, BOS, EOS, ZERO = 0, 1, 2, 4  # ids 0 to 3 are special in every Dragoman vocabulary; digits follow
 VOCABULARY = ZERO + 10
 RECIPE = ModelRecipe(d_model=64, n_heads=4, d_ff=128, encoder_layers=2, decoder_layers=2, dropout=0.0, norm_order="pre")
 
 
 def strings(seed: int, held_out: bool) -> Iterator[str]:
-    """Endless random strings of 1 to 10 digits; one in eight is held out for testing, by what it is, not by luck."""
+    """Endless random strings of 1 to 10 digits; one in eight is held out for testing, by the sum of its digits."""
     rng = random.Random(seed)
     while True:
         digits = "".join(rng.choice("0123456789") for _ in range(rng.randint(1, 10)))

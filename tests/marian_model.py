@@ -103,7 +103,7 @@ class MarianModel:
         return (np.sqrt(D) * x + np.array(signal)).astype(np.float32)
 
     def around(self, pre: str, post: str, x: Floats, sublayer: Any) -> Floats:
-        """The letters of pre- and post-processing around a sub-layer: n normalizes, a adds; d is nothing here."""
+        """The letters of pre- and post-processing around a sublayer: n normalizes, a adds; d is nothing here."""
         h = x
         for letter in self.config["transformer-preprocess"]:
             h = self.norm(pre, h, "_pre") if letter == "n" else h

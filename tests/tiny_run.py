@@ -28,9 +28,9 @@ from dragoman.data.prepared import Prepared
 from dragoman.errors import DragomanError
 from dragoman.progress import SilentReporter
 from dragoman.training.distributed.ranks import CollectiveError, Ranks, join
-from dragoman.training.reporting.metrics import CLOCK
 from dragoman.training.run import run_training
 
+CLOCK = {"seconds", "target_tokens_per_second"}  # keys of metrics that differ between runs that are equal bit for bit
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
 TINY = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from browser import CHROMIUM, chromium, found
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.reports.report import Report
 from dragoman.documents.reports.review import review_page
 from dragoman.documents.translate import translate_segments

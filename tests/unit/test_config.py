@@ -24,6 +24,7 @@ def test_presets_are_the_papers() -> None:
     assert (base.encoder_layers, base.d_model, base.d_ff, base.n_heads, base.dropout) == (6, 512, 2048, 8, 0.1)
     assert (big.encoder_layers, big.d_model, big.d_ff, big.n_heads, big.dropout) == (6, 1024, 4096, 16, 0.3)
     assert (base.key_size, base.value_size, big.key_size) == (64, 64, 64)
+    assert (base.cross_attention_shape, big.cross_attention_shape) == ((6, 8), (6, 16))
 
 
 def test_a_file_starts_from_a_preset_and_changes_what_it_names(tmp_path: Path) -> None:
@@ -78,6 +79,7 @@ def test_any_text_survives_toml(text: str) -> None:
         (["model.d_modle=3"], ("unknown_key", "model.d_modle", "'d_model'")),
         (["modle.d_model=3"], ("unknown_key", "'model'")),
         (["model.zzz=3"], ("unknown_key", "model.zzz", "d_model")),
+        (["train.batch_tokens=3"], ("unknown_key", "train.batch_tokens", "'data.batch_tokens'")),
         (["model.n_heads=7"], ("not_divisible", "d_model=512", "model.n_heads=7", "[1")),
         (
             ["model.positions=sinusodial"],

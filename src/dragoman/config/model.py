@@ -230,6 +230,17 @@ class ModelRecipe:
         """d_v, by default d_model / n_heads."""
         return self.d_v if self.d_v is not None else self.d_model // self.n_heads
 
+    @property
+    def cross_attention_shape(self) -> tuple[int, int]:
+        """The number of decoder layers that attend to the source, and the number of heads in each."""
+        match self.architecture:
+            case "transformer":
+                return self.decoder_layers, self.n_heads
+            case "recurrent":
+                return int(self.attention != "none"), 1
+            case "convolutional":
+                return self.decoder_layers, 1
+
 
 PRESETS: Mapping[str, ModelRecipe] = {
     "base": ModelRecipe(),

@@ -56,6 +56,7 @@ class SectionedRecipe:
             )
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
+        keys = {key: f"{name}.{key}" for name, kind in hints.items() for key in get_type_hints(kind)}
         parsed: dict[str, Any] = {}
         for name, values in table.items():
             if name not in sections:
@@ -65,7 +66,7 @@ class SectionedRecipe:
                     f"{name} is a section, but got {render_value(values)}; write [{name}] with its keys below",
                     code="wrong_type",
                 )
-            parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values))
+            parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values), keys)
         return cls(**parsed)
 
     def to_toml(self) -> str:
@@ -107,8 +108,11 @@ def rename_old_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
-    """Build one section of the recipe from its table; check each value against its type."""
+def parse_section(kind: type[S], name: str, values: dict[str, Any], keys: Mapping[str, str]) -> S:
+    """Build one section of the recipe from its table; check each value against its type.
+
+    `keys` are the keys of all sections with their full names, to suggest the right section.
+    """
     hints = get_type_hints(kind)
     preset = values.pop("preset", None) if kind is ModelRecipe else None
     if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
@@ -119,7 +123,8 @@ def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     checked = {}
     for key, value in values.items():
         if key not in hints:
-            raise RecipeError(f"a recipe has no key {name}.{key}{suggest(str(key), hints)}", code="unknown_key")
+            advice = f"; did you mean {keys[key]!r}?" if key in keys else suggest(str(key), hints)
+            raise RecipeError(f"a recipe has no key {name}.{key}{advice}", code="unknown_key")
         checked[key] = coerce(value, hints[key], f"{name}.{key}")
     if preset is not None:
         of = preset_for(preset, checked.get("architecture", PRESETS[preset].architecture))

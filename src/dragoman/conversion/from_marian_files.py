@@ -46,7 +46,7 @@ REQUIRED_SETTINGS: Final = {
 # After "d" (dropout) is removed: preprocess, postprocess and postprocess-top.
 NORM_ORDERS: Final = {("", "an", ""): "post", ("n", "a", "n"): "pre"}
 LAYER: Final = re.compile(r"(encoder|decoder)_l(\d+)_(self|context|ffn|rnn)_(\w+)")
-# Marian's names of the parts of a sub-layer, and the names and kinds that `rename_tensors` gives them.
+# Marian's names of the parts of a sublayer, and the names and kinds that `rename_tensors` gives them.
 PARTS: Final = {
     **{f"{kind}{of}": (of, part) for of in "qkvo12f" for kind, part in (("W", "weight"), ("b", "bias"))},
     "W": ("value", "weight"),
@@ -207,7 +207,7 @@ def rename_tensors(tensors: Mapping[str, Tensor], pre: bool, tied: Sequence[int]
 
 
 def rename_part(name: str, pre: bool) -> str | None:
-    """The new name of a part of a sub-layer; None if it is unknown, or a norm in the wrong place."""
+    """The new name of a part of a sublayer; None if it is unknown, or a norm in the wrong place."""
     if norm := NORM.fullmatch(name):
         return f"norm.{'weight' if norm[1] == 'scale' else 'bias'}" if bool(norm[2]) == pre else None
     if name not in PARTS:

@@ -74,11 +74,11 @@ class WordAttention:
         self.starts = [token_starts(tokenizer) for tokenizer in (self.source, self.target)]
         self.device_starts = [torch.from_numpy(starts).to(self.engine.device) for starts in self.starts]
         self.marks = [token_marks(tokenizer).to(self.engine.device) for tokenizer in (self.source, self.target)]
-        model = self.engine.model.recipe
+        n_layers, n_heads = self.engine.model.recipe.cross_attention_shape
         self.heads = [
             AlignmentHead(layer, head, step)
-            for layer in range(model.decoder_layers)
-            for head in range(model.n_heads)
+            for layer in range(n_layers)
+            for head in range(n_heads)
             for step in ("writes", "reads")
         ]
 

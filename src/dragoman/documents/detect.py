@@ -101,7 +101,7 @@ class Format:
 
 FORMATS: Final = (
     Format("text", (".txt", ".text"), "text", chunked=True),
-    Format("html", (".html", ".htm", ".xhtml"), "html", begins(rb"<!doctype\s+html|<html[\s>]"), declares=True),
+    Format("html", (".html", ".htm", ".xhtml"), "html.html", begins(rb"<!doctype\s+html|<html[\s>]"), declares=True),
     Format("docx", (".docx", ".docm", ".dotx", ".dotm"), "office.docx", has_parts("word/"), declares=True),
     Format("pptx", (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"), "office.pptx", has_parts("ppt/"), declares=True),
     Format("xlsx", (".xlsx", ".xlsm", ".xltx", ".xltm"), "office.xlsx", has_parts("xl/"), declares=True),

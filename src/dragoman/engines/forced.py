@@ -40,7 +40,7 @@ def cross_attention(engine: ForcedEngine, pairs: EncodedPairs, layer: int | None
     """For each pair, the attention `[T, S]` from each target token, at the step that writes it, to each source token.
 
     The mean over the heads of one decoder layer, counted from 0. The default is the last but one: its heads still
-    attend to words, while those of the last prepare the output. The column of the source's end mark is left out.
+    attend to words, while those of the last prepare the output. The column of the source's EOS token is left out.
     """
     found: list[Any] = [None] * len(pairs)
     for i, weights in engine.cross_maps(pairs):

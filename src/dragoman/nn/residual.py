@@ -1,4 +1,4 @@
-"""The residual connection around each sub-layer, sections 3.1 and 5.4."""
+"""The residual connection around each sublayer, sections 3.1 and 5.4."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dragoman.nn.norm import LayerNorm, Norm
 
 
 class Residual(Protocol):
-    """The residual connection around a sub-layer."""
+    """The residual connection around a sublayer."""
 
     def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
-        """Combine `x` with the sub-layer's output; `real` is True at tokens and False at padding."""
+        """Combine `x` with the sublayer's output; `real` is True at tokens and False at padding."""
 
 
 class PostNorm(nn.Module):

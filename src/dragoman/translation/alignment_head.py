@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal
 
-from dragoman.engines.forced import EncodedPairs, ForcedEngine, select_head
+from dragoman.engines.forced import EncodedPairs, ForcedEngine, attention_layer, select_head
 from dragoman.search.types import RecordedHead, Search
 from dragoman.text import Tokenizer
 from dragoman.text.normalization import MARK, SPACELESS
@@ -89,13 +89,14 @@ def alignment_attention(engine: ForcedEngine, pairs: EncodedPairs, attention: Al
     return found
 
 
-def find_alignment_head(engine: ForcedEngine, source: Tokenizer, target: Tokenizer) -> AlignmentHead:
+def find_alignment_head(engine: ForcedEngine, source: Tokenizer) -> AlignmentHead:
     """The head of this model that aligns best; deterministic."""
     languages = [[source.target_id(code)] for code in source.targets] or [[]]
     trials = [[*languages[i % len(languages)], *ids] for i, ids in enumerate(trial_sources(source))]
     sources = [ParsedIds(ids, [0] * len(ids)) for ids in trials]  # words without a sentence: each is a root
     if not sources:
-        return AlignmentHead(max(0, len(next(engine.cross_maps([(ParsedIds([], []), [])]))[1]) - 2), None, "writes")
+        _, weights = next(engine.cross_maps([(ParsedIds([], []), [])]))
+        return AlignmentHead(attention_layer(len(weights)), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].ids) for ids, best in zip(sources, hypotheses, strict=True)]
     language_tokens = {token for tokens in languages for token in tokens}

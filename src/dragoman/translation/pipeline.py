@@ -146,7 +146,8 @@ class Pipeline:
         """The cross-attention that the request needs: for its attention, then for its alignment."""
         found: list[RecordedHead] = []
         if self.request.attention:
-            found.append(RecordedHead(attention_layer(self.translator.engines.recipe.decoder_layers), None))
+            n_layers, _ = self.translator.engines.recipe.cross_attention_shape
+            found.append(RecordedHead(attention_layer(n_layers), None))
         if self.request.alignment:
             found += self.translator.alignment_attention.recorded
         return found

@@ -71,7 +71,7 @@ def store_probes(directory: Path, texts: Sequence[str] = ()) -> None:
     limit = LengthLimits.of([recipe]).source or MAX_TOKENS + 1
     longest = min(MAX_TOKENS, limit - len(language_ids(source, 0)))
     guided = guided_head(recipe)
-    layer, head = guided if guided is not None else (attention_layer(recipe.model.decoder_layers), None)
+    layer, head = guided if guided is not None else (attention_layer(recipe.model.cross_attention_shape[0]), None)
     chosen = [(text, source.encode(text)) for text in texts if text.strip()]
     chosen = [(text, ids) for text, ids in chosen if 0 < len(ids) <= longest][:PROBE_SENTENCES]
     if not chosen:

@@ -286,7 +286,7 @@ class Translator:
 
         if (guided := guided_head(self.recipe)) is not None:
             return AlignmentHead(*guided, "reads")
-        return find_alignment_head(self.engines.forced(), self.source, self.target)
+        return find_alignment_head(self.engines.forced(), self.source)
 
     @cached_property
     def alignment_attention(self) -> AlignmentAttention:

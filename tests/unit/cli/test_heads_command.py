@@ -136,9 +136,9 @@ def test_mistakes_are_messages(place: Path, tmp_path: Path, capsys: pytest.Captu
         ([model, "--source", two], "missing option '--target'"),
         (
             [str(tmp_path / "recurrent"), *both(two, two)],
-            "a recurrent model has a single attention head; use `dragoman inspect attention`",
+            "a recurrent model has at most one attention head in a layer",
         ),
-        ([str(tmp_path / "convolutional"), *both(two, two)], "a convolutional model has a single attention head"),
+        ([str(tmp_path / "convolutional"), *both(two, two)], "a convolutional model has at most one attention head"),
         ([str(tmp_path), *both(two, two)], "is not a model"),
     ]
     for arguments, message in cases:

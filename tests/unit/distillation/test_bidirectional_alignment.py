@@ -77,6 +77,17 @@ def test_links_are_those_of_single_pairs(models: tuple[Path, Path], monkeypatch:
     assert any(found)
 
 
+@pytest.mark.parametrize("changes", [("recurrent", 1), ("convolutional", 3)])
+def test_rivals_have_one_head(changes: tuple[str, int], models: tuple[Path, Path], tmp_path: Path) -> None:
+    architecture, layers = changes
+    settings = (f"model.architecture={architecture}", "model.decoder_layers=3")
+    rival = write_tiny_model(tmp_path / "rival", *settings, seed=5, languages=(("de",), ("en",)))
+    forward, reverse = (Translator.load(model, engine="torch", device="cpu") for model in (models[0], rival))
+    aligner = BidirectionalAligner.choose(forward, reverse, PAIRS)
+    assert {(head.layer, head.head) for head in aligner.reverse.heads} == {(layer, 0) for layer in range(layers)}
+    assert len(aligner.align(PAIRS)) == len(PAIRS)
+
+
 def test_larger_batches_have_the_same_links(models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     forward, reverse = (Translator.load(model, engine="torch", device="cpu") for model in models)
     aligner = BidirectionalAligner.choose(forward, reverse, PAIRS)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html as lxml_html
 
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.markup import TAG, TagFinder, scan
 from dragoman.documents.translate import translate_segments
 from dragoman.errors import DocumentError

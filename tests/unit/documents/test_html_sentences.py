@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.documents.formats import html, markdown
+from dragoman.documents.formats import markdown
+from dragoman.documents.formats.html import html
 from dragoman.documents.languages import LanguageChange
 from dragoman.documents.segment import ReadOptions
 from dragoman.documents.spliced import UTF8, SplicedText

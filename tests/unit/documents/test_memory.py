@@ -10,7 +10,7 @@ from rapidfuzz import fuzz
 from tests.raising import raises
 from tests.word_by_word import WordByWord
 
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.formats.localization import xliff
 from dragoman.documents.memory import index as index_module
 from dragoman.documents.memory import lookup as memory_module

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.segment import Segment, render
 from dragoman.documents.transfer.notes import detach_notes
 from dragoman.documents.translate import translate_segments

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.segment import Segment, SegmentBuilder, Span, render
 from dragoman.documents.transfer import words
 from dragoman.documents.transfer.aligned_text import AlignedUnit

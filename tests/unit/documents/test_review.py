@@ -11,7 +11,7 @@ import pytest
 from lxml import etree
 
 from dragoman.documents.files import Extras, check_outputs
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.reports.bilingual import bilingual_file
 from dragoman.documents.reports.report import LOW_CONFIDENCE, Report, SegmentResult
 from dragoman.documents.reports.review import review_page, segment_notes

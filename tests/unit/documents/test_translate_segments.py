@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from dragoman.documents import translate as translate_module
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.formats.strings import json
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.segment import Segment, render

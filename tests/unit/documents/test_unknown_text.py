@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.documents.formats import html
+from dragoman.documents.formats.html import html
 from dragoman.documents.jobs import make_job
 from dragoman.documents.memory.lookup import Memory
 from dragoman.documents.segment import Segment

@@ -42,6 +42,7 @@ def test_attention_to_the_source_on_request_and_no_other(recipe: ModelRecipe) ->
     assert not maps.decoder
     layers = 0 if recipe.attention == "none" else 1 if recipe.architecture == "recurrent" else 2
     assert [tuple(w.shape) for w in maps.cross] == [(3, 1, 6, 7)] * layers
+    assert recipe.cross_attention_shape == (layers, 1)
     for w in maps.cross:
         torch.testing.assert_close(w.sum(-1), torch.ones(w.shape[:-1]))
         assert not w[0, :, :, 4:].any()

@@ -107,6 +107,7 @@ def test_a_stopped_run_is_finished_with_its_base(data: Path, tmp_path: Path, mon
     assert json.loads((tmp_path / "m/training/result.json").read_text())["early"]
 
 
+@pytest.mark.usefixtures("reference")
 def test_what_adapters_need(data: Path, tmp_path: Path) -> None:
     with raises(TrainingError, "missing_option", "--from"):
         tiny_run(data, tmp_path / "m", *LORA)

@@ -110,7 +110,7 @@ def test_the_head_that_points_is_found(right: AlignmentHead, tokenizer: Tokenize
             yield i, weights
 
     engine: Any = SimpleNamespace(search=search, cross_maps=maps)
-    assert find_alignment_head(engine, tokenizer, tokenizer) == right
+    assert find_alignment_head(engine, tokenizer) == right
 
 
 def test_trials_are_whole_words_and_always_the_same(tokenizer: Tokenizer) -> None:
@@ -126,4 +126,4 @@ def test_a_vocabulary_without_words_gets_the_usual_layer() -> None:
     letters = learn("bpe", ["a b c d"] * 3, 265)
     for layers, usual in ((5, 3), (1, 0)):
         engine: Any = SimpleNamespace(cross_maps=lambda _, n=layers: iter([(0, np.ones((n, 2, 1, 1)))]))
-        assert find_alignment_head(engine, letters, letters) == AlignmentHead(usual, None, "writes")
+        assert find_alignment_head(engine, letters) == AlignmentHead(usual, None, "writes")

@@ -92,6 +92,7 @@ def test_damage_and_missing_probes_are_errors(model: Path, tmp_path: Path) -> No
     [
         ("text.targets=['de','fr']",),
         ("model.architecture=recurrent", "model.attention=none", "model.decoder_layers=1"),
+        ("model.architecture=recurrent", "model.decoder_layers=3"),
         ("model.positions=syntax",),
         ("model.architecture=convolutional",),
     ],

@@ -180,7 +180,7 @@ def test_the_pointer_is_found_with_languages_before_the_words(translator: Transl
 
     from dragoman.translation.alignment_head import find_alignment_head
 
-    find_alignment_head(Watched(), translator.source, translator.target)  # type: ignore[arg-type]
+    find_alignment_head(Watched(), translator.source)  # type: ignore[arg-type]
     heads = {ids[0] for ids in seen}
     assert heads <= {translator.source.target_id(code) for code in translator.targets} and (not seen or len(heads) == 3)
     assert all(EOS not in ids for ids in seen)

@@ -99,7 +99,9 @@ def train_command(
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.argument("data", type=FILE)
 @data_options
-@click.option("--out", type=OUTPUT_FILE, help="CSV file to write (default: standard output).")
+@click.option(
+    "--out", type=OUTPUT_FILE, help="CSV file to write (default: standard output, unless there is a --picture)."
+)
 @click.option("--picture", type=OUTPUT_FILE, help="Picture of forecast, intervals and attention (.png, .svg, .pdf).")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", help="Device to run on.")
 def predict_command(

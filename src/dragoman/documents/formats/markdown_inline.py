@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from dragoman.documents.formats.html_elements import PROTECTED, VOID
+from dragoman.documents.formats.html.elements import PROTECTED, VOID
 from dragoman.documents.markup import TAG
 from dragoman.documents.segment import Segment, SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot

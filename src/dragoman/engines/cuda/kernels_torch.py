@@ -27,7 +27,7 @@ class TorchKernels:
     def enter(
         self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None, into: Affine, active: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Add the last sub-layer's output to the residual stream, normalize, multiply; return stream and product."""
+        """Add the last sublayer's output to the residual stream, normalize, multiply; return stream and product."""
         x, h = self._normalized(w, x, y, norm)
         out = self.linear(h, into)
         return x, w.activation(out) if active else out

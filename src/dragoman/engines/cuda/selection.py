@@ -92,7 +92,7 @@ def choose_constrained(s: SearchState, required: FixedAllocator, found: Likelies
     full = (s.position >= s.limit).repeat_interleave(beam)[:, None]
 
     def logits_of(tokens: Tensor) -> Tensor:
-        """Tokens of phrases are neither padding nor end marks."""
+        """Tokens of phrases are neither padding nor EOS."""
         values = logits.gather(1, tokens).masked_fill(full, -torch.inf)
         if forced is None:
             return values

@@ -113,7 +113,7 @@ class ModelWeights:
         self.source_code, self.code = model.source_positions, model.target_positions
 
     def _entries(self, around: list[Any], last: object) -> list[NormWeights | None]:
-        """The norm before each sub-layer and after the last; with post-norm, the norm of the previous sub-layer."""
+        """The norm before each sublayer and after the last; with post-norm, the norm of the previous sublayer."""
         norms = [_normal(residual.norm) for residual in around]
         return [*norms, _normal(last)] if self.pre_norm else [None, *norms]
 

@@ -138,14 +138,10 @@ def record_attention(
 
 def check_memory(recipe: ModelRecipe, source: int, target: int) -> None:
     """Reject texts whose weights do not fit into memory: they grow with the square of the lengths."""
-    match recipe.architecture:
-        case "transformer":
-            of_decoder = recipe.decoder_layers * (target * target + target * source)
-            total = recipe.n_heads * (recipe.encoder_layers * source * source + of_decoder)
-        case "recurrent":
-            total = target * source
-        case "convolutional":
-            total = recipe.decoder_layers * target * source
+    n_layers, n_heads = recipe.cross_attention_shape
+    total = n_layers * n_heads * target * source
+    if recipe.architecture == "transformer":
+        total += n_heads * (recipe.encoder_layers * source * source + n_layers * target * target)
     if total > MAX_WEIGHTS:
         raise SearchError(
             f"the texts have {source:,} and {target:,} tokens and {total:,} attention weights between them; at most "

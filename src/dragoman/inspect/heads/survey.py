@@ -184,8 +184,8 @@ def require_transformer(translator: Translator) -> Transformer:
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
         raise SearchError(
-            f"a {translator.recipe.model.architecture} model has a single attention head; use `dragoman inspect "
-            "attention` to see what it attends to",
+            f"a {translator.recipe.model.architecture} model has at most one attention head in a layer, so there is "
+            "nothing to compare; use `dragoman inspect attention` to see what it attends to",
             code="unsupported_model",
         )
     return model

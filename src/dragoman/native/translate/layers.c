@@ -82,7 +82,7 @@ static void normalize(const Model *m, const Norm *n, const float *x, float *y, i
     }
 }
 
-/* Makes x, normalized with pre-norm, the input of a sub-layer. */
+/* Makes x, normalized with pre-norm, the input of a sublayer. */
 static void sublayer_input(Worker *w, const Norm *n, int rows) {
     const Model *m = w->model;
     if (m->config.pre_norm) normalize(m, n, w->x, w->h, rows);

@@ -26,7 +26,7 @@ compiler_ready = False  # set by training/steps/compilation.py once the operator
 
 
 def fuses_residual_norm(x: Tensor, y: Tensor) -> bool:
-    """Whether the kernel supports `x` and its sub-layer's output: packed rows in half precision on a GPU."""
+    """Whether the kernel supports `x` and its sublayer's output: packed rows in half precision on a GPU."""
     if not compiler_ready or y.dtype not in (torch.bfloat16, torch.float16):
         return False
     return x.is_cuda and x.dim() == 2 and x.shape[1] <= MAX_D_MODEL and x.numel() < 1 << 31 and triton_available("cuda")
@@ -98,7 +98,7 @@ def residual_norm_backward(
     """The gradients of `x` and `y`, and the sums `[parts, 2, D]` over parts of the rows for weight and bias.
 
     The gradient of the output is `grad`, or `grad + other`: the caller need not add those of the residual
-    connection and of the next sub-layer.
+    connection and of the next sublayer.
     """
     n, d = total.shape
     if not uses_triton(total):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman.documents.detect import FORMATS
 from dragoman.documents.encoding import Encoding
-from dragoman.documents.formats.html import read_slots, read_text
+from dragoman.documents.formats.html.html import read_slots, read_text
 from dragoman.documents.languages import LanguageChange
 from dragoman.documents.spliced import SplicedText
 from dragoman.search.types import MAX_BEAM

@@ -17,9 +17,6 @@ from dragoman.config import Recipe
 from dragoman.errors import TrainingError
 from dragoman.files import sync
 
-# Keys that depend on the clock: two runs that are equal bit for bit may differ in them.
-CLOCK: Final = frozenset({"seconds", "target_tokens_per_second"})
-
 METRICS_FILE: Final = "metrics.jsonl"
 RESULT_FILE: Final = "result.json"
 

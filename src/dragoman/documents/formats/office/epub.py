@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
-from dragoman.documents.formats.html import read_text
-from dragoman.documents.formats.html_languages import relabel
+from dragoman.documents.formats.html.html import read_text
+from dragoman.documents.formats.html.languages import relabel
 from dragoman.documents.formats.office.archive import Archive, encrypted, open_archive, unsafe
 from dragoman.documents.formats.office.package import ArchiveDocument
 from dragoman.documents.formats.office.part import PartReader

@@ -66,7 +66,6 @@ class Head:
 
     properties_size: int
     size: int
-    end_size: int  # of the end tag of the text
     attributes: Mapping[str, str]  # of the text
 
 
@@ -115,7 +114,7 @@ class Scope:
         if len(found) > 1 and found[0] not in names.properties:
             return None
         text = tags[-1]
-        return Head(text.start(), len(raw), len(f"</{text['name']}>"), self.attributes(text["attributes"]))
+        return Head(text.start(), len(raw), self.attributes(text["attributes"]))
 
     def find_head(self, run: re.Match[str]) -> Head | None:
         """The head of plain runs that were found; None if they are something else, or declare prefixes."""

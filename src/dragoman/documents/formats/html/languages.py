@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dragoman.documents.edits import Edit
-from dragoman.documents.formats.html_elements import meta_name
+from dragoman.documents.formats.html.elements import meta_name
 from dragoman.documents.languages import LanguageChange
 from dragoman.documents.markup import Token
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from typing import Final
 
-from dragoman.documents.formats.html_elements import DRAWINGS, end_tags, is_blank, is_control
+from dragoman.documents.formats.html.elements import DRAWINGS, end_tags, is_blank, is_control
 from dragoman.documents.markup import Token
 from dragoman.documents.transfer.masks import LETTER
 

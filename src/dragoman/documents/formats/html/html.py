@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from dragoman.documents.edits import Edit
 from dragoman.documents.encoding import Encoding, decode
 from dragoman.documents.formats.front_matter import read_front_matter
-from dragoman.documents.formats.html_controls import divide_controls
-from dragoman.documents.formats.html_drawings import mark_drawings
-from dragoman.documents.formats.html_elements import (
+from dragoman.documents.formats.html.controls import divide_controls
+from dragoman.documents.formats.html.drawings import mark_drawings
+from dragoman.documents.formats.html.elements import (
     BLOCKS,
     CLOSES,
     POINTS,
@@ -30,8 +30,8 @@ from dragoman.documents.formats.html_elements import (
     translation_mode,
     trim,
 )
-from dragoman.documents.formats.html_languages import language_edits, relabel
-from dragoman.documents.formats.html_text import add_text
+from dragoman.documents.formats.html.languages import language_edits, relabel
+from dragoman.documents.formats.html.text import add_text
 from dragoman.documents.languages import NO_CHANGE, LanguageChange, primary
 from dragoman.documents.markup import CDATA, Token, escape_attribute, escape_xml, scan
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions, SegmentBuilder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from dragoman.documents.formats.html_elements import BLOCKS, DRAWINGS
+from dragoman.documents.formats.html.elements import BLOCKS, DRAWINGS
 from dragoman.documents.markup import Token, names
 
 # elements that a drawing cannot have, so that it ends before them, as in browsers
