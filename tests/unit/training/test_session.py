@@ -184,3 +184,29 @@ def test_a_damaged_log_or_result_never_blocks_a_finished_run(tmp_path: Path, nam
         again = dragoman.train(**data, changes=SETTINGS)
         assert again.metrics == before.metrics and (again.path / "model.safetensors").read_bytes() == weights
     assert again.curve == before.curve[: -1 if name == "metrics.jsonl" else None]
+
+
+def test_what_does_not_fit_the_base_model_is_rejected_before_anything_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = data_of(tmp_path)
+    with raises(TrainingError, "missing_option", "train.lora=2"):
+        dragoman.train(**data, changes=[*SETTINGS, "train.lora=2"])
+    assert not (tmp_path / "m").exists()
+    base = write_tiny_model(tmp_path / "base")
+    with raises(TrainingError, "conflicting_options", "choose another --out"):
+        dragoman.train(**data | {"out": base}, start_from=base)
+    monkeypatch.setattr("dragoman.training.session.measure_speed", None)
+    with raises(TrainingError, "weights_mismatch"):
+        dragoman.train(**data, start_from=base, changes=["train.steps=4", "model.d_ff=11"])
+
+
+def test_without_its_training_files_a_model_is_not_trained_further(tmp_path: Path) -> None:
+    class Notes(SilentReporter):
+        def note(self, message: str) -> None:
+            notes.append(message)
+
+    notes: list[str] = []
+    model = write_tiny_model(tmp_path / "model")
+    dragoman.train(**data_of(tmp_path) | {"out": model, "reporter": Notes()}, changes=["train.steps=9"])
+    assert "fine-tune it with --from" in notes[0] and "train.steps" not in notes[0]
