@@ -210,3 +210,8 @@ def test_without_its_training_files_a_model_is_not_trained_further(tmp_path: Pat
     model = write_tiny_model(tmp_path / "model")
     dragoman.train(**data_of(tmp_path) | {"out": model, "reporter": Notes()}, changes=["train.steps=9"])
     assert "fine-tune it with --from" in notes[0] and "train.steps" not in notes[0]
+
+
+def test_auto_is_a_device(tmp_path: Path) -> None:
+    planned = dragoman.plan(**data_of(tmp_path) | {"device": "auto"}, changes=SETTINGS)
+    assert planned.recipe.train.steps == 4
