@@ -105,7 +105,13 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         dragoman.prepare(out=tmp_path / "out")
     with raises(DataError, "wrong_type"):
         dragoman.train(source="a.en", target="a.de", valid="v.en", out=tmp_path / "out")
-    with raises(DataError, "conflicting_options"):
+    with raises(DataError, "wrong_type", "'a.tsv'"):
+        dragoman.train(corpora=["a.tsv"], out=tmp_path / "out")  # type: ignore[list-item]
+    with raises(SearchError, "wrong_type", "int 3"):
+        dragoman.train(source="a.en", target="a.de", device=3, out=tmp_path / "out")  # type: ignore[arg-type]
+    with raises(TrainingError, "wrong_type", "'5'"):
+        dragoman.train(source="a.en", target="a.de", minutes="5", out=tmp_path / "out")  # type: ignore[arg-type]
+    with raises(DataError, "conflicting_options", "--hypothesis"):
         dragoman.evaluate(reference="a.de")
     assert not list(tmp_path.iterdir())
 
