@@ -150,3 +150,16 @@ def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
         assert [found.met for found in one] == [("box",) if name == "require" else ()] * 2
     with raises(SearchError, "wrong_type", "'box'"):
         translator.translate(texts, terms="box")
+
+
+def test_an_interrupted_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model, out = model_at(tmp_path / "model"), tmp_path / "out"
+    monkeypatch.setattr("dragoman.translation.probes.store_probes", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        dragoman.quantize(model, out=out)
+    with pytest.raises(KeyboardInterrupt):
+        dragoman.average([model, model_at(tmp_path / "other")], out=out)
+    assert not out.exists()
