@@ -41,7 +41,7 @@ from dragoman.training.run_record import (
 )
 from dragoman.training.speed import THREADS_VARIABLE, Speed, measure_speed, thread_options, threads_kept
 from dragoman.training.swapped_corpora import swapped_corpora_warning
-from dragoman.values import describe_value
+from dragoman.values import describe_value, plural
 
 
 class Validator(Protocol):
@@ -107,7 +107,7 @@ class PlannedRun:
                 f"model       {sizes}, {self.parameters:,} parameters",
                 f"steps       {train.steps:,} ({epochs:,.1f} epochs), evaluated every {train.evaluate_every:,}",
                 f"time        about {clock(self.seconds)}: {self.seconds_per_step:.2f} s per step, "
-                f"{self.seconds_per_evaluation:.1f} s per evaluation, {self.threads} threads",
+                f"{self.seconds_per_evaluation:.1f} s per evaluation, {plural(self.threads, 'thread')}",
                 f"memory      about {self.memory / 2**30:.1f} GiB",
                 f"nothing was trained; the prepared data stay in {self.prepared} for the run itself",
             ]

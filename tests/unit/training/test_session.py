@@ -50,6 +50,7 @@ def test_a_plan_is_what_the_run_does_and_leaves_only_the_data(tmp_path: Path) ->
     assert planned.recipe.train.steps == 4 and planned.train_pairs + planned.valid_pairs <= 300
     assert 0 < planned.seconds_per_step < planned.seconds and planned.memory > 0
     assert "4 (" in planned.summary() and "m/training/prepared" in planned.summary()
+    assert "1 thread\n" in replace(planned, threads=1).summary()
     result = dragoman.train(**data, changes=SETTINGS)
     assert result.recipe == planned.recipe
     from dragoman.models.loading import load_weights
