@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from typing import Any
 
+    from dragoman import forecast as forecast
     from dragoman.api import average as average
     from dragoman.api import distill as distill
     from dragoman.api import evaluate as evaluate
@@ -62,13 +63,16 @@ _MODULES = {  # of the public names, as above
 }
 _HOME = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names.split()}
 __all__ = ["__version__", *_HOME]
+_PACKAGES = ("forecast",)  # public as a whole, as in `dragoman.forecast.train`
+_HOME |= {name: f"dragoman.{name}" for name in _PACKAGES}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
     try:
-        value = getattr(import_module(_HOME[name]), name)
+        value = import_module(_HOME[name])
+        value = value if name in _PACKAGES else getattr(value, name)
     except ModuleNotFoundError as error:
         from dragoman.errors import missing_extra
 
@@ -78,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__doc__", "__name__"])
+    return sorted([*__all__, *_PACKAGES, "__doc__", "__name__"])

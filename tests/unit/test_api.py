@@ -105,7 +105,13 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         dragoman.prepare(out=tmp_path / "out")
     with raises(DataError, "wrong_type"):
         dragoman.train(source="a.en", target="a.de", valid="v.en", out=tmp_path / "out")
-    with raises(DataError, "conflicting_options"):
+    with raises(DataError, "wrong_type", "'a.tsv'"):
+        dragoman.train(corpora=["a.tsv"], out=tmp_path / "out")  # type: ignore[list-item]
+    with raises(SearchError, "wrong_type", "int 3"):
+        dragoman.train(source="a.en", target="a.de", device=3, out=tmp_path / "out")  # type: ignore[arg-type]
+    with raises(TrainingError, "wrong_type", "'5'"):
+        dragoman.train(source="a.en", target="a.de", minutes="5", out=tmp_path / "out")  # type: ignore[arg-type]
+    with raises(DataError, "conflicting_options", "--hypothesis"):
         dragoman.evaluate(reference="a.de")
     assert not list(tmp_path.iterdir())
 
@@ -144,3 +150,16 @@ def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
         assert [found.met for found in one] == [("box",) if name == "require" else ()] * 2
     with raises(SearchError, "wrong_type", "'box'"):
         translator.translate(texts, terms="box")
+
+
+def test_an_interrupted_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model, out = model_at(tmp_path / "model"), tmp_path / "out"
+    monkeypatch.setattr("dragoman.translation.probes.store_probes", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        dragoman.quantize(model, out=out)
+    with pytest.raises(KeyboardInterrupt):
+        dragoman.average([model, model_at(tmp_path / "other")], out=out)
+    assert not out.exists()

@@ -30,6 +30,11 @@ def test_an_unknown_name_says_what_there_is() -> None:
         _ = dragoman.Transfromer
 
 
+def test_forecast_is_an_attribute() -> None:
+    done = run("-c", "import dragoman; print(dragoman.forecast.train.__name__)")
+    assert (done.stdout, done.stderr) == ("train\n", "")
+
+
 def imported(statement: str) -> set[str]:
     """The modules that a statement brings in, as `python -X importtime` lists them."""
     done = run("-X", "importtime", "-c", statement)

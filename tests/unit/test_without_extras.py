@@ -126,13 +126,14 @@ def test_the_python_api_names_the_extra(tmp_path: Path) -> None:
         f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"
         "import dragoman\n"
         "from dragoman.errors import MissingExtraError\n"
-        "calls = (lambda: dragoman.Transformer, lambda: dragoman.train(source='a', target='b', out=sys.argv[1]))\n"
+        "calls = (lambda: dragoman.Transformer, lambda: dragoman.train(source='a', target='b', out=sys.argv[1]),\n"
+        "         lambda: dragoman.forecast)\n"
         "for call in calls:\n"
         "    try: call()\n"
         "    except MissingExtraError as error: print(error.code)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True)
-    assert (done.stdout.split(), done.stderr) == (["missing_extra"] * 2, "")
+    assert (done.stdout.split(), done.stderr) == (["missing_extra"] * 3, "")
 
 
 def test_only_packages_of_extras_are_explained() -> None:

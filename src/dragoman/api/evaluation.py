@@ -62,7 +62,7 @@ def evaluate(
     hypotheses, others, trees, languages = as_paths(hypothesis), as_paths(against), as_paths(source_trees), as_texts(to)
     if (model is None) == (not hypotheses):
         raise DataError(
-            "give either a model to translate with, or files of translations as `hypothesis`",
+            "give either a model to translate with, or files of translations with --hypothesis",
             code="conflicting_options",
         )
     sets = read_test_sets(as_paths(reference), as_paths(source), as_texts(names), trees, languages)

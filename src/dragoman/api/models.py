@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.api.arguments import PathLike, Paths, as_paths, names_missing_extra
-from dragoman.api.probes import add_probes
+from dragoman.api.probes import add_probes_to_new
 from dragoman.errors import ConversionError, TrainingError
 from dragoman.files import check_new_directory
 
@@ -75,7 +75,7 @@ def import_model(
     directory = download_model(str(path)) if is_hub_name(str(path)) else Path(path)
     found = read_source_model(directory, options)
     found.write(Path(out))
-    add_probes(Path(out))
+    add_probes_to_new(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
 
 
@@ -96,7 +96,7 @@ def merge(base: PathLike, adapter: PathLike, *, out: PathLike) -> Path:
     from dragoman.modeldir.merge import merge_model
 
     merge_model(base, adapter, Path(out))
-    add_probes(Path(out), Path(base))
+    add_probes_to_new(Path(out), Path(base))
     return Path(out)
 
 
@@ -122,7 +122,7 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     check_new_directory(Path(out))
     parts = load_parts(directories, last, checkpoints)
     write_average(parts, Path(out))
-    add_probes(Path(out), directories[0])
+    add_probes_to_new(Path(out), directories[0])
     return AverageResult(Path(out), tuple(part.name for part in parts))
 
 
@@ -134,7 +134,7 @@ def quantize(model: PathLike, *, out: PathLike) -> QuantizedModel:
     check_new_directory(Path(out))
     directory = find_model(model)
     result = quantize_model(directory, Path(out))
-    add_probes(Path(out), directory)
+    add_probes_to_new(Path(out), directory)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,15 @@ def add_probes(directory: Path, parent: Path | None = None) -> None:
     texts = probe_texts(parent) if parent is not None and is_model(parent) else _validation_texts(directory)
     with suppress(SearchError, OSError):  # weights that are not finite, or a full disk: the model itself is complete
         store_probes(directory, texts)
+
+
+def add_probes_to_new(directory: Path, parent: Path | None = None) -> None:
+    """Store probes in a model that this call has written; remove the model if that is interrupted."""
+    try:
+        add_probes(directory, parent)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _validation_texts(run: Path) -> list[str]:

@@ -192,7 +192,7 @@ def _ranks(device: str | None) -> Ranks:
     from dragoman.engines.select import check_device
     from dragoman.training.distributed.ranks import join
 
-    return join(None if device is None else torch.device(check_device(device)))
+    return join(None if device in (None, "auto") else torch.device(check_device(device)))
 
 
 def _validator(prepared: Prepared, recipe: Recipe, device: torch.device) -> Validation:

@@ -68,7 +68,7 @@ class RayTraining:
 
         found = ray.cluster_resources()
         cpus, gpus = int(found.get("CPU", 0)), int(found.get("GPU", 0))
-        on_gpu = self.device == "cuda" or (self.device is None and gpus > 0)
+        on_gpu = self.device == "cuda" or (self.device in (None, "auto") and gpus > 0)
         nodes = sum(bool(node["Alive"]) for node in ray.nodes())
         world = self.processes or (gpus if on_gpu else nodes)
         if world > (gpus if on_gpu else cpus) or world < 1:

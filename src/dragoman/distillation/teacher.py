@@ -94,11 +94,13 @@ def read_sources(sources: Sequence[Path], references: Sequence[Path]) -> Iterato
             yield from ((line, None) for line in lines)
             continue
         others = chain.from_iterable(read_line_blocks(references[number]))
-        for line, other in zip_longest(lines, others):
+        for done, (line, other) in enumerate(zip_longest(lines, others)):
             if line is None or other is None:
+                longer = done + 1 + sum(1 for _ in (others if line is None else lines))
+                counts = (done, longer) if line is None else (longer, done)
                 raise DataError(
-                    f"{path} and {references[number]} differ in their number of lines; line i of one must be the "
-                    "translation of line i of the other",
+                    f"{path} has {plural(counts[0], 'line')} but {references[number]} has {counts[1]:,}; line i of one "
+                    "must be the translation of line i of the other",
                     code="count_mismatch",
                 )
             yield line, other

@@ -17,7 +17,7 @@ from dragoman.engines.specs import SPECS
 from dragoman.errors import DragomanWarning, MissingExtraError, SearchError
 from dragoman.modeldir.layout import RECIPE
 from dragoman.search.types import Mean, check_integer
-from dragoman.values import MAX_THREADS, plural, suggest
+from dragoman.values import MAX_THREADS, describe_value, plural, suggest
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
@@ -280,6 +280,9 @@ def available_devices() -> list[str]:
 
 def check_device(device: str) -> str:
     """The device with this name; raise if it does not exist."""
+    if not isinstance(device, str):
+        message = f"a device is given by its name, such as 'cpu' or 'cuda:1'; got {describe_value(device)}"
+        raise SearchError(message, code="wrong_type")
     if device == "cpu":
         return device
     available = available_devices()

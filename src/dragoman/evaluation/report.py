@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -84,11 +84,8 @@ class EvaluationReport:
             }
             for result in self.results
         ]
-        versions = {"dragoman": __version__, "sacrebleu": version("sacrebleu")}
-        if find_spec("torch"):
-            versions["torch"] = version("torch")
         about = {"format": 1, "made": self.created, "system": dict(self.system), "against": self.against}
-        return {**about, "versions": versions, "sets": sets}
+        return {**about, "versions": installed_versions(), "sets": sets}
 
     def write(self, directory: Path) -> None:
         """Write report.json, report.md and a file of translations for each set; other files stay."""
@@ -103,6 +100,14 @@ class EvaluationReport:
             write_atomically(directory / JSON, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
             raise cannot_write(directory, error) from None
+
+
+def installed_versions() -> dict[str, str]:
+    """The versions of Dragoman, sacreBLEU and, if it is installed, PyTorch."""
+    versions = {"dragoman": __version__, "sacrebleu": version("sacrebleu")}
+    with suppress(PackageNotFoundError):
+        versions["torch"] = version("torch")
+    return versions
 
 
 def by_metric(figures: Sequence[MetricScore | MetricDifference]) -> dict[str, Any]:

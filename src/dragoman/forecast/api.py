@@ -130,7 +130,7 @@ def train(
     the data; `changes`, such as {"forecast.mode": "decoder"}, override them. Call it again with the same arguments to
     resume where it stopped.
     """
-    ranks = join(None if device is None else torch.device(check_device(device)))
+    ranks = join(None if device in (None, "auto") else torch.device(check_device(device)))
     report: Reporter = (reporter or ConsoleReporter(unit="values")) if ranks.first else SilentReporter()
     given = as_changes(changes)
     for key, value in (("horizon", horizon), ("look_back", look_back)):

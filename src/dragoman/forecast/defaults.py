@@ -10,6 +10,8 @@ from dragoman.values import plural
 LOOK_BACK: Final = 336
 LARGE: Final = 500_000  # values, from which a wider model is worth it
 EPOCHS: Final = 20
+FEWEST_STEPS: Final = 200
+MOST_STEPS: Final = 20_000
 BASICS: Final = (
     *("model.encoder_layers=3", "model.decoder_layers=2", "model.norm=batch", "model.activation=gelu"),
     *("model.positions=learned", "model.attention_bias=true", "train.beta2=0.999", "train.epsilon=1e-8"),
@@ -41,11 +43,12 @@ def size_choices(rows: int, columns: int, horizon: int, look_back: int | None) -
 def schedule_choices(windows: int, batch: int, steps: int | None) -> list[Choice]:
     """The length of a run and how often it is evaluated, for a number of training windows."""
     epoch = max(1, windows // batch)
-    reason = f"{EPOCHS} epochs of {epoch:,} steps"
     found = []
     if steps is None:
-        steps = min(20_000, max(200, EPOCHS * epoch))
-        found.append(Choice(f"train.steps={steps}", reason))
+        steps = min(MOST_STEPS, max(FEWEST_STEPS, EPOCHS * epoch))
+        limit = {FEWEST_STEPS: "the minimum", MOST_STEPS: "the maximum"}
+        epochs = f"{EPOCHS} epochs of {plural(epoch, 'step')}"
+        found.append(Choice(f"train.steps={steps}", epochs if steps == EPOCHS * epoch else limit[steps]))
     every = max(10, steps // 20)
     return [
         *found,

@@ -226,9 +226,8 @@ class TrainingPlan:
             self.choices = sizes + self.schedule_choices(prepared, None)
             speed = measure(self.recipe)
             length = fit_minutes(self.recipe, prepared, self.world, speed, minutes, epochs)
-        fits = (
-            f"{epochs} epochs, the most, in less than {minutes:g} minutes" if length.capped else f"{minutes:g} minutes"
-        )
+        time = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
+        fits = f"{epochs} epochs, the most, in less than {time}" if length.capped else time
         reason = (
             f"{fits}, at {length.step_seconds:.2f} s per step and {speed.seconds_per_evaluation:.1f} s "
             f"per evaluation on this machine"

@@ -24,12 +24,13 @@ from dragoman.errors import TrainingError
 from dragoman.modeldir.layout import TRAINING, model_kind
 from dragoman.modeldir.locate import read_recipe
 from dragoman.progress import Evaluation, Reporter, SilentReporter, clock
+from dragoman.training.adapters import check_adapter_settings
 from dragoman.training.defaults import Choice
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.shared_files import open_shared
 from dragoman.training.duration import epoch_length, run_seconds, step_seconds
 from dragoman.training.plan import TrainingPlan
-from dragoman.training.run import finish_run, is_early, is_finished, run_training
+from dragoman.training.run import finish_run, is_early, is_finished, new_model, run_training
 from dragoman.training.run_record import (
     RUN,
     RunRecord,
@@ -40,6 +41,7 @@ from dragoman.training.run_record import (
 )
 from dragoman.training.speed import THREADS_VARIABLE, Speed, measure_speed, thread_options, threads_kept
 from dragoman.training.swapped_corpora import swapped_corpora_warning
+from dragoman.values import describe_value, plural
 
 
 class Validator(Protocol):
@@ -63,6 +65,8 @@ def check_minutes(minutes: float | None, changes: Sequence[str]) -> None:
     """Reject an invalid time, and a length that is given twice."""
     if minutes is None:
         return
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float):
+        raise TrainingError(f"minutes must be a number; got {describe_value(minutes)}", code="wrong_type")
     if not 0 < minutes < float("inf"):
         raise TrainingError(f"minutes must be above 0; got {minutes:g}", code="out_of_range")
     if any(change.partition("=")[0].strip() == "train.steps" for change in changes):
@@ -103,7 +107,7 @@ class PlannedRun:
                 f"model       {sizes}, {self.parameters:,} parameters",
                 f"steps       {train.steps:,} ({epochs:,.1f} epochs), evaluated every {train.evaluate_every:,}",
                 f"time        about {clock(self.seconds)}: {self.seconds_per_step:.2f} s per step, "
-                f"{self.seconds_per_evaluation:.1f} s per evaluation, {self.threads} threads",
+                f"{self.seconds_per_evaluation:.1f} s per evaluation, {plural(self.threads, 'thread')}",
                 f"memory      about {self.memory / 2**30:.1f} GiB",
                 f"nothing was trained; the prepared data stay in {self.prepared} for the run itself",
             ]
@@ -126,8 +130,13 @@ class TrainingSession:
     make_validator: MakeValidator
 
     def __post_init__(self) -> None:
-        """Reject an invalid time, and a length that is given twice."""
+        """Reject an invalid time, a length that is given twice, and the model to start from as the one to write."""
         check_minutes(self.minutes, self.changes)
+        if self.start_from is not None and self.out.resolve() == self.start_from.resolve():
+            raise TrainingError(
+                f"{self.out} is the model to start from, which stays as it is; choose another --out",
+                code="conflicting_options",
+            )
 
     def train(self) -> Recipe:
         """Train to the end, or do nothing if the run is finished; return its recipe."""
@@ -135,12 +144,12 @@ class TrainingSession:
         with ranks.guard(), threads_kept():
             planned = ranks.broadcast(self._plan_training)
             if planned is None:
-                data = prepared_directory(out)
-                unknown = "" if data.exists() else " (training/ is missing, so its data are unknown)"
-                self.reporter.note(
-                    f"{out} is finished{unknown}; nothing to do (set a larger train.steps to continue training, or "
-                    "choose another --out to train again)"
-                )
+                if prepared_directory(out).exists():
+                    why, more = "", "set a larger train.steps to continue training"
+                else:
+                    why, more = " (training/ is missing, so its data are unknown)", f"fine-tune it with --from {out}"
+                advice = f"{more}, or choose another --out to train again"
+                self.reporter.note(f"{out} is finished{why}; nothing to do ({advice})")
                 known = ranks.broadcast(lambda: read_recipe(out, model_kind(out)).to_toml())
                 return Recipe.from_table(tomllib.loads(known))
             final, prepared = Recipe.from_table(tomllib.loads(planned)), open_shared(prepared_directory(out), ranks)
@@ -211,9 +220,12 @@ class TrainingSession:
             world=self.ranks.world,
             recorded=None if record is None else record.full_recipe(),
         )
+        check_adapter_settings(settings.recipe, self.start_from)  # before the data are prepared
         if warning := swapped_corpora_warning(self.corpora, self.valid, self.start_from):
             reporter.note(warning)
         prepared = settings.prepare(self.out, reporter)
+        if record is None and self.start_from is not None:
+            new_model(prepared, settings.recipe, self.start_from)  # rejects other sizes before anything is timed
         # A run that has started keeps its number of threads.
         options = thread_options(self.ranks.device, self.ranks.world) if record is None else [torch.get_num_threads()]
         measured: list[tuple[Recipe, Speed]] = []

@@ -111,7 +111,8 @@ def verify_probes(directory: Path) -> VerificationReport:
     stored = read_probes(directory)
     if stored is None or not stored.probes:
         raise DragomanError(
-            f"{directory} has no probes; an earlier version wrote it. Its files are as their manifest says",
+            f"{directory} has no probes: an earlier version wrote it, or writing was interrupted. Its files are as "
+            "their manifest says",
             code="no_probes",
         )
     recipe, (source, _) = Recipe.load(directory / RECIPE), load_tokenizers(directory)

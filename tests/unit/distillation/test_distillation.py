@@ -147,8 +147,10 @@ def test_scores_are_compared_among_lines_of_similar_length() -> None:
 def test_references_must_match(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\ny\n")
     (tmp_path / "b").write_text("x\n")
-    with raises(DataError, "count_mismatch"):
+    with raises(DataError, "count_mismatch", "a has 2 lines but", "b has 1;"):
         list(read_sources([tmp_path / "a"], [tmp_path / "b"]))
+    with raises(DataError, "count_mismatch", "b has 1 line but", "a has 2;"):
+        list(read_sources([tmp_path / "b"], [tmp_path / "a"]))
 
 
 def test_a_small_student_has_at_most_12_megabytes() -> None:

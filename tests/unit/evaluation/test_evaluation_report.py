@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_the_report_holds_figures_signatures_and_settings(tmp_path: Path) -> Non
     assert "digest: abc" in page and "truncated 2" in page
     assert (tmp_path / "news.translations.txt").read_text().splitlines() == OURS
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_report_is_written_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        if package == "torch":
+            raise PackageNotFoundError(package)
+        return "1.0"
+
+    monkeypatch.setattr("dragoman.evaluation.report.version", version)
+    EvaluationReport({"model": "m"}, [result()]).write(tmp_path)
+    saved = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert sorted(saved["versions"]) == ["dragoman", "sacrebleu"]
 
 
 def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path: Path) -> None:

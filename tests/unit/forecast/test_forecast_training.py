@@ -18,6 +18,7 @@ from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError, DataError, ModelNotFoundError, RecipeError, TrainingError
 from dragoman.forecast.api import attention_to_past
 from dragoman.forecast.data.windows import WindowBatch
+from dragoman.forecast.defaults import schedule_choices
 from dragoman.forecast.picture import draw_forecast
 from dragoman.models.seq2seq import AttentionMaps
 from dragoman.progress import SilentReporter
@@ -240,3 +241,10 @@ def test_damage_is_found_before_anything_is_loaded(folder: Path, tmp_path: Path)
     (copy / "model.json").write_text('{"format": 2, "kind": "forecast", "columns": []}')
     with pytest.raises(DamagedError):
         forecast.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"), [(10, "the minimum"), (32 * 20, "20 epochs of 20 steps"), (10**6, "the maximum")]
+)
+def test_the_number_of_steps_has_its_reason(windows: int, expected: str) -> None:
+    assert schedule_choices(windows, 32, None)[0].reason == expected

@@ -50,6 +50,7 @@ def test_a_plan_is_what_the_run_does_and_leaves_only_the_data(tmp_path: Path) ->
     assert planned.recipe.train.steps == 4 and planned.train_pairs + planned.valid_pairs <= 300
     assert 0 < planned.seconds_per_step < planned.seconds and planned.memory > 0
     assert "4 (" in planned.summary() and "m/training/prepared" in planned.summary()
+    assert "1 thread\n" in replace(planned, threads=1).summary()
     result = dragoman.train(**data, changes=SETTINGS)
     assert result.recipe == planned.recipe
     from dragoman.models.loading import load_weights
@@ -184,3 +185,34 @@ def test_a_damaged_log_or_result_never_blocks_a_finished_run(tmp_path: Path, nam
         again = dragoman.train(**data, changes=SETTINGS)
         assert again.metrics == before.metrics and (again.path / "model.safetensors").read_bytes() == weights
     assert again.curve == before.curve[: -1 if name == "metrics.jsonl" else None]
+
+
+def test_what_does_not_fit_the_base_model_is_rejected_before_anything_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = data_of(tmp_path)
+    with raises(TrainingError, "missing_option", "train.lora=2"):
+        dragoman.train(**data, changes=[*SETTINGS, "train.lora=2"])
+    assert not (tmp_path / "m").exists()
+    base = write_tiny_model(tmp_path / "base")
+    with raises(TrainingError, "conflicting_options", "choose another --out"):
+        dragoman.train(**data | {"out": base}, start_from=base)
+    monkeypatch.setattr("dragoman.training.session.measure_speed", None)
+    with raises(TrainingError, "weights_mismatch"):
+        dragoman.train(**data, start_from=base, changes=["train.steps=4", "model.d_ff=11"])
+
+
+def test_without_its_training_files_a_model_is_not_trained_further(tmp_path: Path) -> None:
+    class Notes(SilentReporter):
+        def note(self, message: str) -> None:
+            notes.append(message)
+
+    notes: list[str] = []
+    model = write_tiny_model(tmp_path / "model")
+    dragoman.train(**data_of(tmp_path) | {"out": model, "reporter": Notes()}, changes=["train.steps=9"])
+    assert "fine-tune it with --from" in notes[0] and "train.steps" not in notes[0]
+
+
+def test_auto_is_a_device(tmp_path: Path) -> None:
+    planned = dragoman.plan(**data_of(tmp_path) | {"device": "auto"}, changes=SETTINGS)
+    assert planned.recipe.train.steps == 4

@@ -44,7 +44,9 @@ from dragoman.search.types import Search
     help="A model of the opposite direction, to align words with.",
 )
 @click.option("--minutes", type=float, help="Time that training the student may take on this machine.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device.  [default: a GPU if there is one]")
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", help="Device; auto is a GPU, if any."
+)
 @RAY_OPTION
 @WORKERS_OPTION
 def command(

@@ -12,7 +12,12 @@ from dragoman.cli.options import FILE, examples
 
 @click.command(name="finish", epilog=examples("dragoman finish my-model"))
 @click.argument("run", type=FILE)
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device that evaluates the checkpoints.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Device that evaluates the checkpoints.",
+)
 def command(run: Path, device: str | None) -> None:
     """Write a model from the checkpoints of a stopped run.
 

@@ -54,7 +54,10 @@ def command() -> None:
     "--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one setting of the recipe; repeatable."
 )
 @click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="Device to train on.  [default: a GPU if there is one]"
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Device to train on; auto is a GPU, if any.",
 )
 def train_command(
     data: Path,

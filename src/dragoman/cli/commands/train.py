@@ -35,7 +35,10 @@ from dragoman.cli.options.ray_options import RAY_OPTION
     "--minutes", type=float, help="Time that the run may take on this machine; the number of steps is chosen to fit."
 )
 @click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="Device to train on.  [default: a GPU if there is one]"
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Device to train on; auto is a GPU, if any.",
 )
 @click.option("--tensorboard", is_flag=True, help="Also write training/tensorboard in the model directory.")
 @click.option(

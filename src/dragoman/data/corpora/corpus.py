@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from dragoman.errors import DataError
 from dragoman.text.token_table import is_language_code
-from dragoman.values import MAX_WEIGHT, MIN_WEIGHT, plural
+from dragoman.values import MAX_WEIGHT, MIN_WEIGHT, describe_value, plural
 
 Form = Literal["plain", "tsv", "jsonl", "tmx"]
 
@@ -152,6 +152,9 @@ def plain_corpora(sources: Sequence[Path], targets: Sequence[Path], kind: str = 
 
 def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequence[Corpus]) -> list[Corpus]:
     """Plain files as corpora, followed by the other corpora; raise if the result is empty."""
+    for each in others:
+        if not isinstance(each, Corpus):
+            raise DataError(f"corpora must be a list of Corpus; got {describe_value(each)}", code="wrong_type")
     found = [*plain_corpora(sources, targets), *others]
     if not found:
         raise DataError("no sentence pairs; give source and target files, TSV, JSON lines or TMX", code="no_data")

@@ -37,12 +37,16 @@ class Table:
 
 def read_table(path: Path) -> Table:
     """Read a CSV file, which may be compressed, or a Parquet file."""
+    if path.is_dir():
+        raise DataError(f"{path} is a directory; expected a table, such as data.csv", code="not_a_file")
     return read_parquet(path) if path.suffix.lower() in PARQUET_SUFFIXES else read_csv(path)
 
 
 def read_csv(path: Path) -> Table:
     """Read a CSV file with a header line; fields are separated by commas, semicolons or tabs."""
     content = b"".join(read_blocks(path))
+    if not content.strip():
+        raise DataError(f"{path} is empty; expected a table with a header", code="file_empty")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -75,6 +75,14 @@ def test_what_is_wrong_is_reported_with_its_line(tmp_path: Path, lines: list[str
         read_series(written(tmp_path, "date,a", *lines))
 
 
+def test_an_empty_file_and_a_directory_are_rejected(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("\n")
+    with raises(DataError, "file_empty", "empty.csv"):
+        read_series(tmp_path / "empty.csv")
+    with raises(DataError, "not_a_file", "expected a table"):
+        read_series(tmp_path)
+
+
 def test_every_missing_value_is_counted(tmp_path: Path) -> None:
     rows = [f"2024-01-{day:02d},{'' if day in (3, 5, 6, 9, 11) else day}" for day in range(1, 13)]
     with raises(DataError, "missing_value", "line 4", "5 values", "6, 7, 10"):
