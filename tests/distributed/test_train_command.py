@@ -127,7 +127,8 @@ def test_the_options_reach_the_processes_as_they_were_given(monkeypatch: pytest.
         main(["train", *given])
     assert seen[0][:2] == ["3", "train"]
     assert [seen[0][i + 1] for i, word in enumerate(seen[0]) if word == "--to"] == ["de", "fr", "it"]
-    assert sorted(seen[0][2:]) == sorted([*given, "--source-key", "", "--target-key", "", "--to-key", ""])
+    defaults = ["--source-key", "", "--target-key", "", "--to-key", "", "--device", "auto"]
+    assert sorted(seen[0][2:]) == sorted([*given, *defaults])
     with pytest.raises(SystemExit):
         main(["train", *[word for word in given if word != "--tensorboard"]])
     assert "--tensorboard" not in seen[1]

@@ -115,12 +115,6 @@ def test_a_recipe_is_shown_without_the_number_of_parameters(tmp_path: Path) -> N
     assert "pip install 'dragoman[train]'" in err
 
 
-def test_a_report_of_scores_names_only_installed_packages(texts: Path) -> None:
-    command = "evaluate --hypothesis t.de --reference t.de --json"
-    code, out, err = run(EXTRAS, [command], texts)[0][command]
-    assert (code, err) == (0, "") and {*json.loads(out)["versions"]} == {"dragoman", "sacrebleu"}
-
-
 def test_the_python_api_names_the_extra(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"
