@@ -24,6 +24,7 @@ POINTS: Final = names("area embed img input wbr")  # void elements inside a sent
 PROTECTED: Final = names("code kbd samp var tt math svg")
 DRAWINGS: Final = names("math svg")  # not HTML's elements
 CONTROLS: Final = names("a button label")
+FIELDS: Final = names("input select textarea")
 UNTOUCHED: Final = names("pre script style object iframe canvas audio video noembed noframes")
 ROOTS: Final = names("html body")
 RAW: Final = names("script style")
