@@ -17,6 +17,7 @@ from word_by_word import WordByWord, backward
 
 PAGE = """\ufeff<!DOCTYPE html>
 <html lang=en><head><title>My page</title><meta name="description" content="All &amp; more">
+<meta property="og:image:alt" content="A dog">
 <style>p { color: red }</style><script>if (a < b) { alert("Hello") }</script></head>
 <body class="x"><!-- a comment -->
 <h1>Good <em>morning</em>, world!</h1>
@@ -81,6 +82,7 @@ def test_control_characters_are_not_written() -> None:
 def test_the_words_of_a_page_are_translated_and_nothing_else() -> None:
     written = translate(PAGE, WordByWord())
     for expected in (
+        'alt" content="A DOG"',
         "<title>MY PAGE</title>", 'content="ALL &amp; MORE"', "<h1>GOOD <em>MORNING</em>, WORLD!</h1>",
         "<a href=\"/a?b=1&amp;c=2\" title='THE &quot;PAGE&quot;'>THIS PAGE</a>", "OR <code>rm -rf</code> IT.<br/>SEC",
         '<img src=a.png alt="A CAT"> HERE', "<li>ONE<li>TWO &lt; THREE</ul>", "<pre>keep   this</pre>",

@@ -84,7 +84,7 @@ def test_a_page_is_translated() -> None:
     written = translate(PAGE, WordByWord())
     for expected in (
         "title: A PAGE, AT LAST\ndate: 2024-01-01\ndescription: \"ALL ABOUT IT\"\n---\n# TITLE *HERE* #\n",
-        "WRAPPED *EMPHASIS AND MORE* TEXT WITH `code\nspan`, A [LINK](http://x.org/a_(b) \"Title\"), A [REF",
+        "WRAPPED *EMPHASIS AND MORE* TEXT WITH `code\nspan`, A [LINK](http://x.org/a_(b) \"TITLE\"), A [REF",
         "A [SHORTCUT][shortcut] AND <https://auto.link>. ESCAPED \\*STARS\\* & {name_of_it}.  \nAFTER A HARD BREAK[^1]",
         "> A QUOTE GOES **ON HERE**\n", "- [ ] A TASK\n- 1\\. NOT A LIST\n  * NESTED ![AN IMAGE](pic.png) HERE\n",
         "| HEAD | OTHER \\| HEAD |\n|------|:------|\n| CELL ONE | `a \\| b` TWO |", "HEADING\n-------",
@@ -170,7 +170,13 @@ def test_our_own_pages_keep_their_structure(name: str) -> None:
         ("![one {{ a }}](b.png)\n", "![{{ a }} ONE](b.png)\n"),
         ("six [one two]({% link guide.md %}#a) five\n", "FIVE [TWO ONE]({% link guide.md %}#a) SIX\n"),
         ("![one two]({{ site.img }}/dog.png)\n", "![TWO ONE]({{ site.img }}/dog.png)\n"),
-        ("one [two *six*]({{ a }}/b \"c d\")\n", "[*SIX* TWO]({{ a }}/b \"c d\") ONE\n"),
+        ("one [two *six*]({{ a }}/b \"c d\")\n", "[*SIX* TWO]({{ a }}/b \"D C\") ONE\n"),
+        ("one [two](a 'three \\'four\\' \"five\"') [six](b (c d) )\n",
+         "[SIX](b (D C) ) [TWO](a '\"FIVE\" \\'FOUR\\' THREE') ONE\n"),
+        ("> ![one two](a.png \"three &amp;amp;\n> four\") six\n", "> ![TWO ONE](a.png \"FOUR \\&AMP; THREE\") SIX\n"),
+        ("| [one](a \"two \\| three\") |\n|---|\n", "| [ONE](a \"THREE \\| TWO\") |\n|---|\n"),
+        ("one <img src=\"a\" alt=\"two three\"> <a title='four five' href=x>six</a>\n",
+         "<img src=\"a\" alt=\"THREE TWO\"> <a title='FIVE FOUR' href=x>SIX</a> ONE\n"),
         ("one [two {{ b }}]({{< ref \"a.md\" >}}) `{{ c }}`\n",
          "`{{ c }}` [{{ b }} TWO]({{< ref \"a.md\" >}}) ONE\n"),
         ("[a b]: {{ site.url }}/x\n\none [a b] two\n", "[a b]: {{ site.url }}/x\n\nTWO [B A][a b] ONE\n"),

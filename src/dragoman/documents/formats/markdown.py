@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats.front_matter import read_front_matter
 from dragoman.documents.formats.html import html
-from dragoman.documents.formats.markdown_inline import FORMULA, TEMPLATE, Inline, escape, escape_cell, inline_rule
+from dragoman.documents.formats.markdown_escapes import escape, escape_cell
+from dragoman.documents.formats.markdown_inline import FORMULA, TEMPLATE, Inline, inline_rule
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
