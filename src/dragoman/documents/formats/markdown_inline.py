@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Final
 from dragoman.documents.formats.html import html
 from dragoman.documents.formats.html.elements import PROTECTED, VOID
 from dragoman.documents.formats.markdown_escapes import escape_cell, escape_title, protect_start
+from dragoman.documents.formats.markdown_rules import ATTRIBUTES
 from dragoman.documents.markup import TAG
 from dragoman.documents.segment import Segment, SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.masks import LETTER
 
 if TYPE_CHECKING:
-    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 NOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
-FORMULA: Final = re.compile(r"\$\$[^$`]+\$\$|(?<![\w$])\$(?=[^\s$`])[^$`]*(?<=\S)\$(?![\w$])")  # `$(pwd)` is code
-TEMPLATE: Final = re.compile(r"(?:\{\{[^{}`\n]{1,80}\}\}|\{%[^{}`\n]{1,200}%\})+")  # templates are filled in first
 LINK_END: Final = re.compile(
     r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
     r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
@@ -32,21 +30,6 @@ REFERENCE_END: Final = re.compile(r"\]\[((?:\\.|[^\[\]\\])*)\]", re.DOTALL)
 SOFT_BREAK: Final = re.compile(r"[ \t]*\n[ \t]*")
 HARD_BREAK: Final = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
 EMPHASIS: Final = frozenset(["em", "strong", "s"])
-
-
-def inline_rule(kind: str, pattern: re.Pattern[str]) -> Callable[[StateInline, bool], bool]:
-    """A rule for markdown-it: text, such as a formula between dollar signs, in which nothing else is markup."""
-
-    def rule(state: StateInline, silent: bool) -> bool:
-        found = pattern.match(state.src, state.pos, state.posMax)
-        if found is None:
-            return False
-        if not silent:
-            state.push(kind, "", 0).content = found[0]
-        state.pos = found.end()
-        return True
-
-    return rule
 
 
 @dataclass(frozen=True)
@@ -125,6 +108,14 @@ class Inline:
             case "formula" | "template":
                 self._protect(self.place + len(token.content), token.content if token.type == "template" else "code")
                 return True
+            case "attributes":
+                if not self.content.endswith(token.content, 0, self.place):  # taken with what they belong to
+                    self._protect(self.place + len(token.content))
+                return True
+            case "span_open":
+                return self._markup("[", "open", "span")
+            case "span_close":
+                return self._markup("]", "close", "span")
             case "em_open" | "strong_open" | "s_open":
                 return self._markup(token.markup, "open", token.tag)
             case "em_close" | "strong_close" | "s_close":
@@ -141,8 +132,10 @@ class Inline:
         return False
 
     def _raw(self, end: int) -> tuple[str, int]:
-        """The original up to `end`, and its place; the walk goes on there."""
+        """The original up to `end`, with attributes that follow, and its place; the walk goes on there."""
         at = self.places[self.place]
+        attributes = ATTRIBUTES.match(self.content, end)
+        end = end if attributes is None else attributes.end()
         raw = self.text[at : self.places[end]]
         self.place = end
         return raw, at
@@ -216,8 +209,9 @@ class Inline:
             return True
         if not self.content.startswith("]", self.place):
             return False
-        self.place = self.place + 1 if reference is None else reference.end()
-        self.builder.close_pair(f"][{label}]", "link")  # the text, which is its own label, will be another
+        raw, _ = self._raw(self.place + 1 if reference is None else reference.end())
+        attributes = raw.removeprefix("]").removeprefix("[]")
+        self.builder.close_pair(f"][{label}]{attributes}", "link")  # the text, its own label, will be another
         return True
 
     def _image(self, token: Token) -> bool:
