@@ -18,8 +18,10 @@ from dragoman.documents.transfer.unknown_text import SEPARATORS, SYMBOLS
 from dragoman.translation.segmentation import BEFORE_LINE
 
 NONE: Final = frozenset[str]()
+DIVIDERS: Final = SEPARATORS | {"•", "·"}
 VISIBLE: Final = re.compile(r"\S")
 COLUMNS: Final = re.compile(r"(?<=\t)|(?<= {3})(?! )")  # tabs and wide gaps separate columns, never words
+BULLETS: Final = re.compile(r"((?<=[^\W\d_]{2}\s)[•·](?=\s)|(?<=\S\s)[•·](?=\s[^\W\d_]{2}))")  # 5 · x is a product
 Split = Callable[[str], list[str]]
 
 
@@ -68,7 +70,7 @@ def cut_ends(masked: MaskedText, segment: Segment, ranges: Iterable[Range], cut_
         for low, high, index in places:
             span = segment.spans[index]
             before = VISIBLE.search(text, start, low)
-            if before and low < last and not SEPARATORS.issuperset(segment.text[span.start : span.end]):
+            if before and low < last and not DIVIDERS.issuperset(segment.text[span.start : span.end]):
                 continue
             if before:
                 yield start, start + len(text[start:low].rstrip())
@@ -100,7 +102,10 @@ def sentence_ranges(text: str, breaks: Iterable[int], split: Split) -> Iterator[
     """The place of each unit; line breaks, tabs, bullets and the spaces around units are outside of them."""
     start = 0
     lines = chain.from_iterable(text[a:b].splitlines(keepends=True) for a, b in pairwise([0, *breaks, len(text)]))
-    for line in chain.from_iterable(map(COLUMNS.split, lines)):
+    parts = chain.from_iterable(map(COLUMNS.split, lines))
+    if "•" in text or "·" in text:
+        parts = chain.from_iterable(map(BULLETS.split, parts))
+    for line in parts:
         bullet = BEFORE_LINE.match(line)
         if bullet is not None and (content := line[bullet.end() :].rstrip()):
             place = start + bullet.end()

@@ -1,8 +1,8 @@
 """Translate lines of plain text, with their placeholders, URLs and e-mail addresses protected as in documents.
 
 Lines with any are masked and go through the same stream as all others. Those whose masks do not survive, lines with
-tabs, without words, with characters that the model cannot read or with a sentence in capitals are translated sentence
-by sentence, as segments of a document.
+tabs or wide gaps, without words, with characters that the model cannot read or with a sentence in capitals are
+translated sentence by sentence, as segments of a document.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 from dragoman.documents.transfer.capitals import may_have_capitals
 from dragoman.documents.transfer.placeholders import has_placeholders
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from dragoman.documents.transfer.assembly import Job, Unit
     from dragoman.documents.transfer.masks import MaskedText
     from dragoman.translation.translator import Translator
+
+
+GAP: Final = "   "  # between columns, as in documents
 
 
 class MaskedLine(NamedTuple):
@@ -58,9 +61,9 @@ def is_read_in_parts(text: str, split: Split, vocabulary: SourceVocabulary) -> b
 
 
 def has_separators(text: str, vocabulary: SourceVocabulary) -> bool:
-    """Whether a line of a text has tabs between its words, or has no words, such as `***`."""
+    """Whether a line of a text has tabs or gaps between its words, or has no words, such as `***`."""
     lines = map(str.strip, text.splitlines())
-    return any("\t" in line or (line and not vocabulary.has_words(line)) for line in lines)
+    return any("\t" in line or GAP in line or (line and not vocabulary.has_words(line)) for line in lines)
 
 
 def has_capitals(text: str, split: Split, vocabulary: SourceVocabulary) -> bool:

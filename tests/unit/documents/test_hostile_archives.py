@@ -170,6 +170,15 @@ def test_encrypted_documents_are_recognized() -> None:
     assert read_document(with_parts("ebooklib.epub", **{"META-INF/encryption.xml": rights.format("a.otf")}), "a.epub")
 
 
+def test_templates_of_styles_are_not_called_damaged() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text-template")
+        archive.writestr("styles.xml", "<document-styles/>")
+    with raises(DocumentError, "unsupported_format", "only styles"):
+        read_document(file.getvalue(), "a.ott")
+
+
 def test_what_is_not_an_office_document_is_said() -> None:
     with raises(DocumentError, "damaged_document", "main part"):
         read_document((FOLDER / "inline.docx").read_bytes(), "a.docx", "xlsx")

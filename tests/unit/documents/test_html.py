@@ -17,6 +17,7 @@ from word_by_word import WordByWord, backward
 
 PAGE = """\ufeff<!DOCTYPE html>
 <html lang=en><head><title>My page</title><meta name="description" content="All &amp; more">
+<meta property="og:image:alt" content="A dog">
 <style>p { color: red }</style><script>if (a < b) { alert("Hello") }</script></head>
 <body class="x"><!-- a comment -->
 <h1>Good <em>morning</em>, world!</h1>
@@ -81,6 +82,7 @@ def test_control_characters_are_not_written() -> None:
 def test_the_words_of_a_page_are_translated_and_nothing_else() -> None:
     written = translate(PAGE, WordByWord())
     for expected in (
+        'alt" content="A DOG"',
         "<title>MY PAGE</title>", 'content="ALL &amp; MORE"', "<h1>GOOD <em>MORNING</em>, WORLD!</h1>",
         "<a href=\"/a?b=1&amp;c=2\" title='THE &quot;PAGE&quot;'>THIS PAGE</a>", "OR <code>rm -rf</code> IT.<br/>SEC",
         '<img src=a.png alt="A CAT"> HERE', "<li>ONE<li>TWO &lt; THREE</ul>", "<pre>keep   this</pre>",
@@ -154,13 +156,19 @@ def test_damaged_pages_are_read_and_written_as_they_are(seed: int) -> None:
         ("<label>one <input type=text></label>", "<label>ONE <input type=text></label>"),
         ("<label>one\n<input type=text title='a b'></label>", "<label>ONE\n<input type=text title='A B'></label>"),
         ("<p><b>one </b><input type=text></p>", "<p><b>ONE</b> <input type=text></p>"),
-        ("<p>&nbsp;&nbsp;one two</p>", "<p>\u00a0\u00a0ONE TWO</p>"),
+        ("<p>&nbsp;&nbsp;one two</p>", "<p>&nbsp;&nbsp;ONE TWO</p>"),
         ("<textarea>one\ntwo</textarea>", "<textarea>ONE\nTWO</textarea>"),
         ("<img src=a alt=one>", '<img src=a alt="ONE">'),
     ],
 )  # fmt: skip
 def test_spaces_around_elements_without_words_stay(page: str, expected: str) -> None:
     assert expected in translate(page, WordByWord())
+
+
+@pytest.mark.parametrize("padding", ["&#847;&zwnj;&nbsp;" * 9, " &#x34F; &#x200c; \u034f\u200c\u00a0\u00ad", "&nbsp;"])
+def test_invisible_padding_stays_outside(padding: str) -> None:
+    page = f"<div>{padding}one <b>two</b>{padding}</div>"
+    assert translate(page, WordByWord(order=backward)) == f"<div>{padding}<b>TWO</b> ONE{padding}</div>"
 
 
 def test_front_matter_is_that_of_markdown() -> None:

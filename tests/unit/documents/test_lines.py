@@ -80,12 +80,12 @@ def test_lines_that_the_model_cannot_read_whole_are_in_their_places(directory: P
     assert "♪" not in model.translate(lines[1]).text
 
 
-def test_lines_without_words_and_tabs_stay(directory: Path) -> None:
+def test_lines_without_words_tabs_and_gaps_stay(directory: Path) -> None:
     model = Translator.load(directory, device="cpu")
-    lines = ["***", "the hall\tthe old box", "", "* * *", "\tthe hall", "\u200b", "12"]
+    lines = ["***", "the hall\tthe old box", "", "* * *", "\tthe hall", "\u200b", "12", "    the hall    the old box"]
     found = [one.text for one in LineTranslator(model).stream([lines])]
     hall, box, number = (model.translate(text).text for text in ("the hall", "the old box", "12"))
-    assert found == ["***", f"{hall}\t{box}", "", "* * *", f"\t{hall}", "\u200b", number]
+    assert found == ["***", f"{hall}\t{box}", "", "* * *", f"\t{hall}", "\u200b", number, f"    {hall}    {box}"]
 
 
 def test_lines_without_words_are_translated_if_they_are_terms(directory: Path) -> None:

@@ -34,6 +34,7 @@ FOLDER = Path(__file__).parents[2] / "fixtures" / "documents" / "office"
 NAMESPACES_BY_PREFIX = {prefix: uri for uri, prefix in reversed(NAMESPACES.items()) if prefix != "xml"}
 DECLARATIONS = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in NAMESPACES_BY_PREFIX.items())
 
+TAB = "<w:r><w:tab/></w:r>"
 SUPERSCRIPT, SUBSCRIPT = (f'<w:vertAlign w:val="{kind}script"/>' for kind in ("super", "sub"))
 
 
@@ -72,6 +73,10 @@ def field(code: str, *result: str) -> str:
          f"{run('ONE')}<w:r><w:br/></w:r>{run('TWO')}<w:r><w:tab/></w:r>{run('SIX')}"),
         (run("see ") + field("PAGEREF a", run("5")) + run(" now"),
          run("NOW ") + field("PAGEREF a", run("5")) + run(" SEE")),
+        (field("PAGEREF a", run("1"), TAB, run("see it"), TAB, run("5")),
+         field("PAGEREF a", run("1"), TAB, run("IT SEE"), TAB, run("5"))),
+        (run("see ") + field("PAGEREF a", run("iv")) + run(" now"),
+         run("NOW ") + field("PAGEREF a", run("iv")) + run(" SEE")),
         (run("see ") + field("HYPERLINK a", run("it all")) + run(" now"),
          run("NOW ") + field("HYPERLINK a", run("ALL IT")) + run(" SEE")),
         (run("the ") + "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>" + run("end"),

@@ -127,6 +127,12 @@ def test_yaml_strings_are_translated_in_their_style() -> None:
     assert "# a comment: stays" in written and "# another" in written and "- 'IT''S HERE'" in written
 
 
+def test_code_in_two_lines_of_a_yaml_block_is_kept() -> None:
+    text = "a: |\n  one `x\n    --y z` two\n  three `x\n  four\n  ```\n  `five`\n"
+    written = translate(yaml, text, WordByWord(order=backward))
+    assert written == "a: |\n  TWO `x --y z` ONE\n  `X THREE\n  FOUR\n  ```\n  `five`\n"
+
+
 @pytest.mark.parametrize("word", ["yes", "a: b", "- x", "# x", "it's, [really]", "{x", "12", "", "null", "x #y"])
 def test_any_translation_is_a_yaml_string(word: str) -> None:
     text = "a: one\nb: [one, two]\nc: 'one'\nd: \"one\"\ne: |\n  one\n"

@@ -70,6 +70,18 @@ def test_words_without_spaces_are_not_names_as_a_whole() -> None:
     assert [text[a:b] for a, b, _ in find_unknown(text, 0, len(text), {"㐂", "\u0301"})] == ["㐂"]
 
 
+@pytest.mark.parametrize("unreadable", ["", "•·"])
+def test_bullets_divide_links_that_stand_side_by_side(unreadable: str) -> None:
+    page = '<p><a href="x">Sign in</a> • <a href="y">Site map</a> <b>·</b> <i>All</i> news</p><p>so 12 · b is one</p>'
+    document = html.read(page.encode(), "")
+    translator = WordByWord(order=backward, unreadable=unreadable)
+    report = translate_segments(document.segments, translator)
+    written = document.write([result.target for result in report.results]).decode()
+    assert written.startswith('<p><a href="x">IN SIGN</a> • <a href="y">MAP SITE</a> <b>·</b> NEWS <i>ALL</i></p>')
+    given = [text for call in translator.calls for text in call]
+    assert {"Sign in", "Site map", "All news"} < set(given) and ("so 12 · b is one" in given) == (not unreadable)
+
+
 def test_markup_follows_its_words_past_symbols() -> None:
     document = html.read(b'<p><a href="x">Yes</a> | <a href="y">No</a></p><p>\xe2\x98\x90 I <b>agree</b> now.</p>', "")
     report = translate_segments(document.segments, WordByWord(order=backward, unreadable=UNREADABLE))

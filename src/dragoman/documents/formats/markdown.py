@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from dragoman.documents.encoding import decode
 from dragoman.documents.formats.front_matter import read_front_matter
 from dragoman.documents.formats.html import html
-from dragoman.documents.formats.markdown_inline import FORMULA, TEMPLATE, Inline, escape, escape_cell, inline_rule
+from dragoman.documents.formats.markdown_escapes import escape, escape_cell
+from dragoman.documents.formats.markdown_inline import Inline
+from dragoman.documents.formats.markdown_rules import TEMPLATE, add_rules
 from dragoman.documents.segment import Span
 from dragoman.documents.spliced import Slot, SplicedText
 from dragoman.documents.transfer.masks import LETTER
 
 if TYPE_CHECKING:
-    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -29,9 +30,11 @@ FIXED_LINE: Final = re.compile(
     r"\s*(?::::.*|!!!.*|\?\?\?.*|\{%.*%\}|\{\{[<%].*[>%]\}\}|\[TOC\]|\[\[.*\]\]|\{:.*\})\s*"
 )  # of site generators
 PREFIX: Final = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\]\s*)")  # tasks and alerts
-NOTE_OR_LINK: Final = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[^\]]+\]:\s")  # of a footnote or a link
 DEFINITION: Final = re.compile(r":[ \t]+(?=\S)")  # of a term, which is the line before it
-ATTRIBUTES: Final = re.compile(r"(?<![ \t])[ \t]*\{:?[ \t]*[#.][^{}\n]*\}[ \t]*\Z")  # of a heading: {#name .class}
+ABBREVIATION: Final = re.compile(r"\*\[[^\]]+\]:[ \t]+(?=\S)")
+ATTRIBUTES: Final = re.compile(  # of a heading: {#name .class}
+    r"(?:(?<![ \t])[ \t]+|(?<![ \t\])*_`]))\{:?[ \t]*[#.][^{}\n]*\}[ \t]*\Z"
+)
 PRIVATE_USE: Final = range(0xE000, 0xF900)
 CELL: Final = re.compile(r"(?:[^|\\]|\\.)*")
 
@@ -43,39 +46,14 @@ def read(data: bytes, name: str) -> SplicedText:
     return SplicedText(text, [*slots, *Blocks(text, start).read()], encoding)
 
 
-def footnote_rule(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """A rule for markdown-it: a footnote has blocks, like an item of a list; those after the first are indented."""
-
-    def definition(number: int) -> re.Match[str] | None:
-        return NOTE_OR_LINK.match(state.src, state.bMarks[number] + state.tShift[number], state.eMarks[number])
-
-    found = definition(first)
-    if found is None or not found[0].startswith("[^") or state.is_code_block(first):
-        return False
-    if silent:
-        return True
-    indent, end = state.blkIndent + 4, first + 1
-    while end < last and (
-        state.isEmpty(end) or state.sCount[end] >= indent or not (state.isEmpty(end - 1) or definition(end))
-    ):
-        end += 1
-    before = state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax
-    state.bMarks[first], state.tShift[first], state.sCount[first] = found.end(), 0, indent
-    state.blkIndent, state.lineMax, state.level = indent, end, state.level + 1
-    state.md.block.tokenize(state, first, end)
-    state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax = before
-    state.line = max(first + 1, state.line)  # a block that is not indented ends it earlier
-    state.level -= 1
-    return True
-
-
 def definition_lines(lines: Sequence[str]) -> frozenset[int]:
-    """The lines of a paragraph that begin a definition or are a term, if it is a list of definitions."""
+    """The lines of a paragraph that begin a definition or explain an abbreviation, and those that are a term."""
     definitions = [i for i, line in enumerate(lines) if DEFINITION.match(line.lstrip())]
+    abbreviations = frozenset(i for i, line in enumerate(lines) if ABBREVIATION.match(line.lstrip()))
     if not definitions:
-        return frozenset()
+        return abbreviations
     terms = (i - 1 for i in definitions if i and not lines[i - 1][:1].isspace())
-    return frozenset([*range(definitions[0]), *terms, *definitions])
+    return abbreviations.union(range(definitions[0]), terms, definitions)
 
 
 class Blocks:
@@ -86,9 +64,7 @@ class Blocks:
 
         self.text = text
         self.parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
-        self.parser.inline.ruler.before("escape", "formula", inline_rule("formula", FORMULA))
-        self.parser.inline.ruler.before("escape", "template", inline_rule("template", TEMPLATE))
-        self.parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": ["paragraph", "reference"]})
+        add_rules(self.parser)
         self.filler = next((one for one in map(chr, PRIVATE_USE) if one not in text), " ")
         self.env: dict[str, Any] = {}
         self.lines = [found.span() for found in LINE.finditer(text, start) if found[0]]
@@ -143,7 +119,7 @@ class Blocks:
             if number - token.map[0] in starts:
                 yield from self._inline(content.rstrip("\n"), places, before)
                 content, places = "", []
-                mark = DEFINITION.match(words)
+                mark = DEFINITION.match(words) or ABBREVIATION.match(words)
                 words, at = (words, at) if mark is None else (words[mark.end() :], at + mark.end())
             content += words + line[len(line.rstrip()) :] * (line.endswith("  ")) + "\n"
             places += range(start + at, start + at + len(content) - len(places))

@@ -3,57 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from dragoman.documents.formats.html import html
 from dragoman.documents.formats.html.elements import PROTECTED, VOID
+from dragoman.documents.formats.markdown_escapes import escape_cell, escape_title, protect_start
+from dragoman.documents.formats.markdown_rules import ATTRIBUTES
 from dragoman.documents.markup import TAG
 from dragoman.documents.segment import Segment, SegmentBuilder, Span, Target
 from dragoman.documents.spliced import Slot
 from dragoman.documents.transfer.masks import LETTER
-from dragoman.documents.transfer.placeholders import find_placeholders
 
 if TYPE_CHECKING:
-    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 NOTE: Final = re.compile(r"\[\^[^\]\s]+\]")
-FORMULA: Final = re.compile(r"\$\$[^$`]+\$\$|(?<![\w$])\$(?=[^\s$`])[^$`]*(?<=\S)\$(?![\w$])")  # `$(pwd)` is code
-TEMPLATE: Final = re.compile(r"(?:\{\{[^{}`\n]{1,80}\}\}|\{%[^{}`\n]{1,200}%\})+")  # templates are filled in first
 LINK_END: Final = re.compile(
     r"""\]\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\]|\([^\s()]*\))*\))*)"""
-    r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
+    r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)""",
     re.DOTALL,
 )
 REFERENCE_END: Final = re.compile(r"\]\[((?:\\.|[^\[\]\\])*)\]", re.DOTALL)
 SOFT_BREAK: Final = re.compile(r"[ \t]*\n[ \t]*")
 HARD_BREAK: Final = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
 EMPHASIS: Final = frozenset(["em", "strong", "s"])
-UNSAFE: Final = frozenset("\\`*")  # markup even in a placeholder, such as a path or code
-SPECIAL: Final = re.compile(r"[\\`*\[<]|~~|(?<!\w)_+|(?<!_)_++(?![^\W_])|&(?=#?\w+;)|!(?=\[)")
-BLOCK_START: Final = re.compile(
-    r"(?:[-+](?=\s|$)|#{1,6}(?=\s|$)|>|=+\s*$|-{3,}\s*$|~~~|\||:{3})|\d{1,9}(?=[.)](?:\s|$))"
-)
 
 
-def inline_rule(kind: str, pattern: re.Pattern[str]) -> Callable[[StateInline, bool], bool]:
-    """A rule for markdown-it: text, such as a formula between dollar signs, in which nothing else is markup."""
-
-    def rule(state: StateInline, silent: bool) -> bool:
-        found = pattern.match(state.src, state.pos, state.posMax)
-        if found is None:
-            return False
-        if not silent:
-            state.push(kind, "", 0).content = found[0]
-        state.pos = found.end()
-        return True
-
-    return rule
-
-
+@dataclass(frozen=True)
 class InlineSlot(Slot):
-    """A slot whose translation has no emphasis around nothing, which would be text: `__`."""
+    """A slot whose translation has no emphasis around nothing, which would be text: `__`.
+
+    `link_ends` are the places of what closes the links, by the index of the span: a title in it is translated.
+    """
+
+    link_ends: Mapping[int, int] = field(default_factory=dict)
 
     def render(self, target: Target, markup: Callable[[Span], str]) -> str:
         """The target in the syntax of the format."""
@@ -61,6 +47,8 @@ class InlineSlot(Slot):
         spans = (
             replace(span, open="", close="")
             if span.name in EMPHASIS and span.start == span.end and i not in parents
+            else replace(span, close=markup(Span(0, 0, "point", span.close, at=self.link_ends[i])))
+            if i in self.link_ends
             else span
             for i, span in enumerate(target.spans)
         )
@@ -85,7 +73,8 @@ class Inline:
     builder: SegmentBuilder = field(default_factory=lambda: SegmentBuilder(collapse=True))
     slots: list[Slot] = field(default_factory=list)
     inner: list[Slot] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)  # where the text of each open link starts
+    labels: list[tuple[int, int]] = field(default_factory=list)  # where the text of each open link starts; its span
+    link_ends: dict[int, int] = field(default_factory=dict)  # of the current segment
 
     def read(self, children: Sequence[Token]) -> list[Slot]:
         """The slots of the elements; the content is left as it is if they do not match it."""
@@ -119,12 +108,20 @@ class Inline:
             case "formula" | "template":
                 self._protect(self.place + len(token.content), token.content if token.type == "template" else "code")
                 return True
+            case "attributes":
+                if not self.content.endswith(token.content, 0, self.place):  # taken with what they belong to
+                    self._protect(self.place + len(token.content))
+                return True
+            case "span_open":
+                return self._markup("[", "open", "span")
+            case "span_close":
+                return self._markup("]", "close", "span")
             case "em_open" | "strong_open" | "s_open":
                 return self._markup(token.markup, "open", token.tag)
             case "em_close" | "strong_close" | "s_close":
                 return self._markup(token.markup, "close", token.tag)
             case "link_open":
-                self.labels.append(self.place + 1)
+                self.labels.append((self.place + 1, len(self.builder.spans)))
                 return self._markup("[", "open", "link")
             case "link_close":
                 return self._close_link()
@@ -135,8 +132,10 @@ class Inline:
         return False
 
     def _raw(self, end: int) -> tuple[str, int]:
-        """The original up to `end`, and its place; the walk goes on there."""
+        """The original up to `end`, with attributes that follow, and its place; the walk goes on there."""
         at = self.places[self.place]
+        attributes = ATTRIBUTES.match(self.content, end)
+        end = end if attributes is None else attributes.end()
         raw = self.text[at : self.places[end]]
         self.place = end
         return raw, at
@@ -197,19 +196,22 @@ class Inline:
         return True
 
     def _close_link(self) -> bool:
-        label = self.content[self.labels.pop() : self.place]
+        start, index = self.labels.pop()
+        label = self.content[start : self.place]
         end = LINK_END.match(self.filled, self.place)
         reference = REFERENCE_END.match(self.content, self.place)
         if end is not None or (reference is not None and reference[1]):
             found = end or reference
             assert found is not None
-            raw, _ = self._raw(found.end())
+            raw, self.link_ends[index] = self._raw(found.end())
+            self._title(end, "link")
             self.builder.close_pair(raw, "link")
             return True
         if not self.content.startswith("]", self.place):
             return False
-        self.place = self.place + 1 if reference is None else reference.end()
-        self.builder.close_pair(f"][{label}]", "link")  # the text, which is its own label, will be another
+        raw, _ = self._raw(self.place + 1 if reference is None else reference.end())
+        attributes = raw.removeprefix("]").removeprefix("[]")
+        self.builder.close_pair(f"][{label}]{attributes}", "link")  # the text, its own label, will be another
         return True
 
     def _image(self, token: Token) -> bool:
@@ -229,9 +231,22 @@ class Inline:
         if plain and LETTER.search(token.content) and (end is not None or (reference is not None and reference[1])):
             segment = Segment(" ".join(token.content.split()), key=f"{self.key}, image")
             self.inner.append(Slot(self.places[alt[0]], self.places[alt[1]], segment, self.escape))
+        self._title(end, "image")
         raw, at = self._raw(found.end())
         self.builder.add_point(raw, at, "image")
         return True
+
+    def _title(self, end: re.Match[str] | None, name: str) -> None:
+        """A slot for the title at the end of a link or an image, if it has one."""
+        from markdown_it.common.utils import unescapeAll
+
+        start, last = (-1, -1) if end is None else end.span("title")
+        title = " ".join(unescapeAll(self.content[start + 1 : last - 1]).split()) if start >= 0 else ""
+        if LETTER.search(title):
+            marks = self.content[last - 1] + ("(" if self.content[start] == "(" else "")
+            write = partial(escape_title, marks=marks + "|" * (self.escape is escape_cell))
+            segment = Segment(title, key=f"{self.key}, {name} title")
+            self.inner.append(Slot(self.places[start + 1], self.places[last - 1], segment, write))
 
     def _code_element(self, markup: str) -> str:
         """Protect the HTML element that this tag opens, if it is one of code; return its name, or an empty string."""
@@ -250,6 +265,10 @@ class Inline:
         if not self.content.startswith(markup, self.place):
             return False
         tag = TAG.match(markup)
+        for slot in html.read_slots(markup):  # of attributes
+            first, last = (self.places[self.place + one] for one in (slot.start, slot.end))
+            segment = replace(slot.segment, key=f"{self.key}, {slot.segment.key}")
+            self.inner.append(replace(slot, start=first, end=last, segment=segment))
         raw, at = self._raw(self.place + len(markup))
         if tag is None or tag["name"].lower() in VOID or markup.endswith("/>"):
             self.builder.add_point(raw, at, "tag" if tag is None else tag["name"])
@@ -267,33 +286,7 @@ class Inline:
         self.builder = SegmentBuilder(collapse=True)
         if LETTER.search(segment.text):
             last = self.places[end - 1] + 1 if end else self.places[end]
-            self.slots.append(InlineSlot(self.places[self.start], last, segment, self.escape, protect_start))
-
-
-def escape(text: str) -> str:
-    """Text with a backslash before what would be markup, except in placeholders and URLs."""
-    pieces, place = list[str](), 0
-    as_they_are = (place for place in find_placeholders(text) if UNSAFE.isdisjoint(text[slice(*place)]))
-    for start, end in [*as_they_are, (len(text), len(text))]:
-        pieces.append(SPECIAL.sub(escape_one, text[place:start]))
-        pieces.append(text[start:end])
-        place = end
-    return "".join(pieces)
-
-
-def escape_one(found: re.Match[str]) -> str:
-    """What would be markup, as text; of underscores, each would be."""
-    return "&amp;" if found[0] == "&" else found[0].replace("_", "\\_") if found[0][0] == "_" else f"\\{found[0]}"
-
-
-def escape_cell(text: str) -> str:
-    """Text in a cell of a table."""
-    return escape(text).replace("|", "\\|")
-
-
-def protect_start(text: str) -> str:
-    """A paragraph that does not begin like a list, a heading or a quote."""
-    found = BLOCK_START.match(text)
-    if found is None:
-        return text
-    return f"{found[0]}\\{text[found.end() :]}" if found[0].isdecimal() else f"\\{text}"
+            self.slots.append(
+                InlineSlot(self.places[self.start], last, segment, self.escape, protect_start, self.link_ends)
+            )
+        self.link_ends = {}

@@ -1,7 +1,8 @@
 """Labels, links and buttons that stand side by side in HTML: each is a sentence of its own, or none.
 
 `<label>First name</label> <input> <label>Last name</label>` is not a sentence, and nor are the buttons of a form. They
-are divided only if there is no text around them that they could be parts of.
+are divided only if there is no text around them that they could be parts of. Where a field follows its label, other
+elements are sentences of their own too, such as a hint after the field.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from typing import Final
 
-from dragoman.documents.formats.html.elements import DRAWINGS, end_tags, is_blank, is_control
+from dragoman.documents.formats.html.elements import DRAWINGS, FIELDS, INLINE, end_tags, is_blank, is_control
 from dragoman.documents.markup import Token
 from dragoman.documents.transfer.masks import LETTER
 
@@ -24,7 +25,8 @@ def divide_controls(tokens: list[Token], text: str, is_copied: Callable[[Token],
 
     Elements that are not translated (`is_copied`) are not divided.
     """
-    if sum(token.kind == "start" and is_control(token.name) for token in tokens) < 2:  # nearly all blocks
+    n_controls = sum(token.kind == "start" and is_control(token.name) for token in tokens)
+    if n_controls == 0 or (n_controls == 1 and not has_labeled_field(tokens, text)):  # nearly all blocks
         yield tokens
         return
     ends = end_tags(tokens)
@@ -45,12 +47,17 @@ def find_controls(
 ) -> list[tuple[int, int]]:
     """The labels, links and buttons among these tokens, each with the text after it; none if there is other text."""
     found = list[tuple[int, int]]()
+    in_form = has_labeled_field(tokens[index:last], text)
     while index < last:
         token = tokens[index]
         index += 1
         if token.kind == "start" and token.name in DRAWINGS:
             index = ends.get(index - 1, index - 1) + 1
-        elif token.kind == "start" and is_control(token.name) and (end := ends.get(index - 1, last)) < last:
+        elif (
+            token.kind == "start"
+            and (is_control(token.name) or (in_form and token.name in INLINE))
+            and (end := ends.get(index - 1, last)) < last
+        ):
             after = tokens[end + 1] if end + 1 < last else None
             found.append((index - 1, end + 1))
             index = end + 1
@@ -65,6 +72,19 @@ def find_controls(
         elif is_text(token, text):
             return []
     return found
+
+
+def has_labeled_field(tokens: list[Token], text: str) -> bool:
+    """Whether a field follows a label, with nothing to read between them."""
+    after_label = False
+    for token in tokens:
+        if token.name == "label":
+            after_label = token.kind == "end"
+        elif token.kind == "text" and LETTER.search(text, token.start, token.end):
+            after_label = False
+        elif after_label and token.kind != "end" and token.name in FIELDS:
+            return True
+    return False
 
 
 def is_text(token: Token, text: str) -> bool:

@@ -24,6 +24,7 @@ POINTS: Final = names("area embed img input wbr")  # void elements inside a sent
 PROTECTED: Final = names("code kbd samp var tt math svg")
 DRAWINGS: Final = names("math svg")  # not HTML's elements
 CONTROLS: Final = names("a button label")
+FIELDS: Final = names("input select textarea")
 UNTOUCHED: Final = names("pre script style object iframe canvas audio video noembed noframes")
 ROOTS: Final = names("html body")
 RAW: Final = names("script style")
@@ -42,7 +43,9 @@ CLOSES: Final = {  # elements whose end tag may be missing, and the start tags t
     "option": names("option optgroup"),
 }
 TRANSLATED_ATTRIBUTES: Final = names("alt title placeholder aria-label aria-description aria-placeholder")
-META_NAMES: Final = names("description keywords og:title og:description twitter:title twitter:description")
+META_NAMES: Final = names(
+    "description keywords og:title og:description og:image:alt twitter:title twitter:description twitter:image:alt"
+)
 BUTTONS: Final = names("submit button reset")
 NOTE_MARK: Final = re.compile(r"\s*<a\s[^>]*>\W*[\w*†‡]{1,4}\W*</a>\s*</sup\s*>", re.IGNORECASE)
 

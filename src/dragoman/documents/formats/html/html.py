@@ -31,7 +31,7 @@ from dragoman.documents.formats.html.elements import (
     trim,
 )
 from dragoman.documents.formats.html.languages import language_edits, relabel
-from dragoman.documents.formats.html.text import add_text
+from dragoman.documents.formats.html.text import add_text, without_padding
 from dragoman.documents.languages import NO_CHANGE, LanguageChange, primary
 from dragoman.documents.markup import CDATA, Token, escape_attribute, escape_xml, scan
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions, SegmentBuilder
@@ -255,9 +255,7 @@ class Reader:
         """Turn inline content into a segment."""
         if not tokens:
             return
-        start, end = tokens[0].start, tokens[-1].end
-        start += len(self.text[start:end]) - len(self.text[start:end].lstrip())
-        end = start + len(self.text[start:end].rstrip())
+        start, end = without_padding(self.text, tokens[0].start, tokens[-1].end)
         builder = SegmentBuilder(collapse=self.around.name != "textarea")
         ends = end_tags(tokens)
         last = -1  # tokens up to this one are done

@@ -14,6 +14,23 @@ from dragoman.documents.transfer.placeholders import find_placeholders, may_have
 
 REFERENCE: Final = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")  # as in html.unescape
 
+INVISIBLE: Final = (  # white space, and what newsletters fill their previews with
+    r"(?:[\s\u034f\u00ad\u200b-\u200d\ufeff]"
+    r"|&(?:nbsp|zwnj|zwj|shy|#(?:160|173|847|8199|820[3-5]|65279|x(?:a0|ad|34f|2007|200[b-d]|feff)));)"
+)
+PADDING: Final = re.compile(f"{INVISIBLE}*", re.IGNORECASE)
+LAST_INVISIBLE: Final = re.compile(rf"{INVISIBLE}\Z", re.IGNORECASE)
+LONGEST_INVISIBLE: Final = len("&#65279;")
+
+
+def without_padding(text: str, start: int, end: int) -> tuple[int, int]:
+    """Start and end of a part of a text without white space and invisible characters at its ends."""
+    padding = PADDING.match(text, start, end)
+    start = start if padding is None else padding.end()
+    while found := LAST_INVISIBLE.search(text, max(start, end - LONGEST_INVISIBLE), end):
+        end = found.start()
+    return start, end
+
 
 def add_text(builder: SegmentBuilder, raw: str, escape: Callable[[str], str]) -> None:
     """Add the text of `raw`; placeholders that `escape` would change, such as {{ a > b }}, stay as they are."""

@@ -31,7 +31,7 @@ from dragoman.documents.markup import names
 from dragoman.documents.segment import NO_OPTIONS, ReadOptions
 
 TRANSLATED_FIELDS: Final = names("HYPERLINK TOC INDEX")  # the results of others are generated: numbers, dates
-
+TOC_ENTRY: Final = re.compile(r"[^\W\d_].*\n")  # LibreOffice has heading, tab and number in one PAGEREF field
 SHAPES: Final = names("v:shape v:group v:rect v:roundrect v:oval v:image v:line v:polyline v:arc v:curve")  # of VML
 CODE_STYLES: Final = names("VerbatimChar SourceCode HTMLCode HTMLTypewriter HTMLSample HTMLKeyboard HTMLPreformatted")
 
@@ -62,9 +62,10 @@ def field_code(element: Element) -> str:
     return element.attributes.get("w:instr", " ") if element.name == "w:fldSimple" else ""
 
 
-def is_translated_field(code: str) -> bool:
+def is_translated_field(code: str, result: str) -> bool:
     """Whether people read the result of a field as text."""
-    return code.split()[:1] != [] and code.split()[0].upper() in TRANSLATED_FIELDS
+    name = code.split()[0].upper() if code.strip() else ""
+    return name in TRANSLATED_FIELDS or (name == "PAGEREF" and TOC_ENTRY.search(result) is not None)
 
 
 def insignificant(languages: str) -> re.Pattern[str]:

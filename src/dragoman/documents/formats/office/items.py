@@ -199,7 +199,7 @@ class ItemReader:
             self._content(element, run, unit or (element.start, element.end))
             return
         first, last = (element.start, content), (element.closing, element.end)
-        if (code := rules.field_code(element)) and not rules.is_translated_field(code):
+        if (code := rules.field_code(element)) and not rules.is_translated_field(code, ""):
             self._protected(element, PLAIN, unit or (element.start, element.end))
             return
         name = local(element.name)

@@ -127,6 +127,8 @@ def read(data: bytes, name: str, options: ReadOptions = NO_OPTIONS) -> Document:
             text, _ = decode_part(archive.read(part_name), f"{name} ({part_name})")
             rules[part_name] = rules_for(text, f"{name} ({part_name})", language)
             kept.update(literals(text))
+    if "content.xml" not in rules and "styles.xml" in rules:
+        raise DocumentError(f"{name} has no text to translate, only styles", code="unsupported_format")
     if "content.xml" not in rules:
         raise DocumentError(f"{name} is damaged: it has no content.xml")
     document = read_parts(archive, rules)

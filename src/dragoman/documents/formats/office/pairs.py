@@ -53,7 +53,8 @@ def _paired(items: Sequence[Item], ends: dict[int, int], rules: Rules) -> Iterat
             first, last = index - 1, items[end]
             separate = next((i for i in range(index, end) if items[i].role == "separate"), end)
             code = "".join(one.code for one in items[first:separate])
-            if rules.is_translated_field(code) and separate < end and is_balanced(items[index:separate]):
+            result = "".join(one.text for one in items[separate:end])
+            if rules.is_translated_field(code, result) and separate < end and is_balanced(items[index:separate]):
                 markup = "".join(one.whole for one in items[first : separate + 1])
                 yield Item("open", (item.unit[0], items[separate].unit[1]), markup, name="field")
                 closing[end] = Item("close", last.unit, last.whole, name="field")

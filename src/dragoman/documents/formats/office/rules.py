@@ -51,6 +51,6 @@ class Rules:
     is_code: Callable[[Element], bool] = lambda element: False  # a run or a paragraph of code, by its style
     field_part: Callable[[Element], Role] = lambda element: ""  # "begin", "separate" or "end" of a field
     field_code: Callable[[Element], str] = lambda element: ""  # the instruction of a field
-    is_translated_field: Callable[[str], bool] = lambda code: False
+    is_translated_field: Callable[[str, str], bool] = lambda code, result: False
     relabel: Callable[[str], str] = str  # the markup of a run, with the language of the translation
     edits: Callable[[str], Sequence[Edit]] = lambda text: ()  # of languages that a part declares, and of stale values

@@ -26,6 +26,7 @@ ESCAPES: Final = {
     "'": re.compile(rf"{FOLD}|''"),
     '"': re.compile(rf"\\\r?\n[ \t]*|{FOLD}|\\(?:x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|.)"),
 }
+BACKTICK: Final = re.compile("(?<!`)`(?!`)")
 LETTERS: Final = dict(zip("0abtnvfreN_LP", "\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029", strict=True))
 Path = list[str | int]
 
@@ -142,11 +143,12 @@ def unescape_one(found: re.Match[str]) -> str:
 
 
 def block_slots(text: str, start: int, end: int, style: str, key: str) -> list[Slot]:
-    """A slot for each line of a block scalar, or for each paragraph of a folded one."""
+    """A slot for each line of a block scalar, or for each paragraph of a folded one; lines that divide code are one."""
     slots: list[Slot] = []
     place = text.find("\n", start, end) + 1
     paragraph: list[tuple[int, int]] = []
     indent: int | None = None  # of the first line; lines with another one are not folded
+    in_code = False
 
     def flush() -> None:
         if paragraph:
@@ -166,14 +168,23 @@ def block_slots(text: str, start: int, end: int, style: str, key: str) -> list[S
             first = place + line.index(content)
             indent = first - place if indent is None else indent
             is_line = style == "|" or first - place != indent
-            if is_line:
+            if is_line and not in_code:
                 flush()
             paragraph.append((first, first + len(content)))
-            if is_line:
+            in_code = is_line and divides_code(text, paragraph[0][0], line_end, end)
+            if is_line and not in_code:
                 flush()
         place = line_end + 1
     flush()
     return slots
+
+
+def divides_code(text: str, start: int, line_break: int, end: int) -> bool:
+    """Whether a line break divides code: a backtick opens between `start` and it, and closes in the line after it."""
+    if len(BACKTICK.findall(text, start, line_break)) % 2 == 0:
+        return False
+    last = text.find("\n", line_break + 1, end)
+    return len(BACKTICK.findall(text, line_break + 1, end if last < 0 else last)) % 2 == 1
 
 
 def escape_plain(text: str) -> str:
