@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dragoman import __version__
 from dragoman.config.forecast import ForecasterRecipe
-from dragoman.config.sectioned import apply_changes, read_toml
+from dragoman.config.sectioned import apply_changes
 from dragoman.errors import TrainingError
 from dragoman.files import HeldLock
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive, without_calendar
@@ -89,7 +89,9 @@ def choose_recipe(
 ) -> ForecasterRecipe:
     """The user's recipe, or settings for the series; `changes` override both."""
     if given is not None:
-        table = tomllib.loads(given.to_toml()) if isinstance(given, ForecasterRecipe) else read_toml(Path(given))
+        if not isinstance(given, ForecasterRecipe):
+            return ForecasterRecipe.load(Path(given), changes)
+        table = tomllib.loads(given.to_toml())
         apply_changes(table, changes)
         return ForecasterRecipe.from_table(table)
     keys = {change.partition("=")[0].strip() for change in changes}
