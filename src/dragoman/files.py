@@ -53,16 +53,24 @@ def content_parts(content: bytes | str | Iterable[bytes]) -> Iterable[bytes]:
 
 
 def write_output(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Write an --out to a file, whose directory is created, or into a pipe or device; at once or as its parts come."""
+    """Write an output to a file, a pipe or a device; at once or as its parts come."""
+    check_parent(path)
     try:
         if path.is_fifo() or path.is_char_device():
             with path.open("wb") as stream:
                 stream.writelines(content_parts(content))
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another output") from None
+
+
+def check_parent(path: Path) -> None:
+    """Raise OutputError if the directory of an output file does not exist: a typo in it must not create another."""
+    if not path.parent.is_dir():
+        raise OutputError(
+            f"cannot write {path}: the directory {path.parent} does not exist; create it, or choose another output"
+        )
 
 
 def sync(path: Path) -> None:

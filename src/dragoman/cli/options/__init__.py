@@ -11,12 +11,14 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from dragoman.errors import OutputError
+from dragoman.files import check_parent
 
 
 class NamedPath(click.Path):
     """A path that is not empty; click takes an empty one, such as an unset shell variable, for the current directory.
 
-    With `is_output_file`, a name that ends in a slash is rejected too, because a Path drops the slash.
+    With `is_output_file`, a name that ends in a slash is rejected too, because a Path drops the slash, and one in a
+    directory that does not exist.
     """
 
     def __init__(self, path_type: type[Path] | None = None, *, is_output_file: bool = False) -> None:
@@ -30,6 +32,8 @@ class NamedPath(click.Path):
             self.fail("the name is empty", param, ctx)
         if self.is_output_file and word.endswith(os.sep):
             raise OutputError(f"{word} is a directory; give the name of a file", code="not_a_file")
+        if self.is_output_file:
+            check_parent(Path(word))
         return super().convert(value, param, ctx)
 
 
