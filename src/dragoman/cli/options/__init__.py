@@ -37,6 +37,30 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Command(click.Command):
+    """A command whose options have one value each, unless they are declared as `multiple`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; reject an option that is given twice, of which click takes the last value silently."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for option in given:
+                if isinstance(option, click.Option) and not repeatable(option) and given.count(option) > 1:
+                    raise click.UsageError(f"{option.opts[0]} is given twice; give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+def repeatable(option: click.Option) -> bool:
+    """Whether an option may be given several times; a switch has no value to lose."""
+    return option.multiple or option.count or option.is_flag
+
+
 FILE = NamedPath(Path)
 OUTPUT_FILE = NamedPath(Path, is_output_file=True)
 NAME = NamedPath()  # a str: the path of a file or model, a model's name, or `-`

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from dragoman.cli.commands.data.tokenize import convert_lines
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, examples
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
 MAX_ID_DIGITS = 40  # more than any id has
 
 
-@click.command(epilog=examples("dragoman tokenize my-model < test.en | dragoman detokenize my-model"))
+@click.command(cls=Command, epilog=examples("dragoman tokenize my-model < test.en | dragoman detokenize my-model"))
 @click.argument("directory", type=FILE)
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Read numbers instead of tokens.")

@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from dragoman.cli.input import check_readable, prompt_terminal, stream_lines
-from dragoman.cli.options import FILE, examples, reject_unused
+from dragoman.cli.options import FILE, Command, examples, reject_unused
 from dragoman.cli.output import resolve_output
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
 
-@click.command(epilog=examples("dragoman tokenize my-model < test.en"))
+@click.command(cls=Command, epilog=examples("dragoman tokenize my-model < test.en"))
 @click.argument("directory", type=FILE)
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Print numbers instead of tokens.")
