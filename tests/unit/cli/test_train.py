@@ -117,6 +117,11 @@ def test_from_a_model_come_its_sizes_and_its_tokenizers(tmp_path: Path, capsys: 
     ):
         code, _, err = leave(capsys, *words(tmp_path, begin), "--out", str(tmp_path / "other"), *more)
         assert (code, message in err, "Traceback" in err) == (2, True, False), err
+    code, _, err = leave(capsys, *words(tmp_path, begin), *out)
+    assert code == 2 and "was started with --from; give it again to resume" in err, err
+    assert leave(capsys, *words(tmp_path, [*begin, "--set", "model.preset=tiny"]), "--out", str(tmp_path / "n"))[0] == 0
+    code, _, err = leave(capsys, *words(tmp_path, begin), *start, "--out", str(tmp_path / "n"))
+    assert code == 2 and "was started without --from; leave it out to resume" in err, err
 
 
 def test_other_data_are_taken_before_the_run_begins_and_refused_after(
