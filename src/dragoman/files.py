@@ -53,16 +53,24 @@ def content_parts(content: bytes | str | Iterable[bytes]) -> Iterable[bytes]:
 
 
 def write_output(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Write an --out to a file, whose directory is created, or into a pipe or device; at once or as its parts come."""
+    """Write an output to a file, a pipe or a device; at once or as its parts come."""
+    check_parent(path)
     try:
         if path.is_fifo() or path.is_char_device():
             with path.open("wb") as stream:
                 stream.writelines(content_parts(content))
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another output") from None
+
+
+def check_parent(path: Path) -> None:
+    """Raise OutputError if the directory of an output file does not exist: a typo in it must not create another."""
+    if not path.parent.is_dir():
+        raise OutputError(
+            f"cannot write {path}: the directory {path.parent} does not exist; create it, or choose another output"
+        )
 
 
 def sync(path: Path) -> None:
@@ -160,8 +168,10 @@ def manifest_entries(
         raise DamagedError(
             f"{directory} has no {MANIFEST}: Dragoman did not finish writing it", code="manifest_missing"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
+    except (KeyError, TypeError, AttributeError):
+        raise DamagedError(f"{path} is not a list of files with their sizes; restore it from a copy") from None
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path} cannot be read ({error}); restore it from a copy") from None
     if version != MANIFEST_FORMAT:
         raise DamagedError(
             f"{path} has format {render_value(version)}; this version reads format {MANIFEST_FORMAT}; use a newer "
@@ -197,7 +207,8 @@ def verify_manifest(directory: Path, required: Iterable[str] = (), ignored: Coll
             raise DamagedError(f"{file} is missing, but listed in {MANIFEST}", code="file_missing")
         if file.stat().st_size != size:
             raise DamagedError(
-                f"{file} was truncated or changed: it has {file.stat().st_size:,} bytes; {MANIFEST} says {size:,}"
+                f"{file} was truncated or changed: it has {file.stat().st_size:,} bytes, but {MANIFEST} says {size:,}"
+                f"; {restore_advice(file)}"
             )
         try:
             found = sha256(file)
@@ -206,7 +217,16 @@ def verify_manifest(directory: Path, required: Iterable[str] = (), ignored: Coll
                 f"{file} cannot be read ({error.strerror}); restore it from a copy", code="file_unreadable"
             ) from None
         if found != digest:
-            raise DamagedError(f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}")
+            raise DamagedError(
+                f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}; {restore_advice(file)}"
+            )
+
+
+def restore_advice(file: Path) -> str:
+    """What to do about a file that differs from its manifest; recipes are edited by hand."""
+    if file.suffix == ".toml":
+        return "restore it, or train again with the changed recipe"
+    return "restore it from a copy"
 
 
 def format_names(paths: Iterable[Path]) -> str:

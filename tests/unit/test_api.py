@@ -111,6 +111,10 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         dragoman.train(source="a.en", target="a.de", device=3, out=tmp_path / "out")  # type: ignore[arg-type]
     with raises(TrainingError, "wrong_type", "'5'"):
         dragoman.train(source="a.en", target="a.de", minutes="5", out=tmp_path / "out")  # type: ignore[arg-type]
+    with raises(DataError, "wrong_type", "out", "None"):
+        dragoman.train(source="a.en", target="a.de", out=None)  # type: ignore[arg-type]
+    with raises(TrainingError, "wrong_type", "last", "'x'"):
+        dragoman.average(tmp_path, out=tmp_path / "out", last="x")  # type: ignore[arg-type]
     with raises(DataError, "conflicting_options", "--hypothesis"):
         dragoman.evaluate(reference="a.de")
     assert not list(tmp_path.iterdir())
@@ -150,6 +154,10 @@ def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
         assert [found.met for found in one] == [("box",) if name == "require" else ()] * 2
     with raises(SearchError, "wrong_type", "'box'"):
         translator.translate(texts, terms="box")
+    with pytest.raises(TypeError, match=r"^translate\(\) .* 'baem'; did you mean 'beam'\?"):
+        translator.translate("seven", baem=4)  # type: ignore[call-overload]
+    written = translator.source.save(str(tmp_path / "tokenizer"), "shared")
+    assert all(path.is_file() for path in written)
 
 
 def test_an_interrupted_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

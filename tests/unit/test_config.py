@@ -121,6 +121,17 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
         Recipe.load(write(tmp_path, "model = 3\n"))
 
 
+def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "[trian]\nsteps = 3\n")
+    for changes in ([], ["train.steps=5"]):
+        with raises(RecipeError, "unknown_key", str(path), "[trian]", "train"):
+            Recipe.load(path, changes)
+    path = write(tmp_path, "[model]\nd_model = 500\nn_heads = 8\n")
+    with pytest.raises(RecipeError, match=path.name):
+        Recipe.load(path)
+    assert Recipe.load(path, ["model.n_heads=5"]).model.n_heads == 5
+
+
 def test_lists_are_checked_one_by_one() -> None:
     assert coerce([1, 2], tuple[int, ...], "a.b") == (1, 2)
     with raises(RecipeError, "wrong_type", "'x'"):

@@ -64,6 +64,20 @@ def test_an_output_that_is_a_pipe_stays_one(tmp_path: Path, content: str | list[
     os.close(reader)
 
 
+def test_a_damaged_manifest_and_a_changed_recipe_are_explained(tmp_path: Path) -> None:
+    fill(tmp_path, "text")
+    (tmp_path / "recipe.toml").write_text("[model]")
+    write_manifest(tmp_path)
+    for content in ("[train]", "[model]\nd_model = 8"):
+        (tmp_path / "recipe.toml").write_text(content)
+        with raises(DamagedError, "file_damaged", "recipe.toml", "train again with the changed recipe"):
+            verify_manifest(tmp_path)
+    (tmp_path / MANIFEST).write_text("[]")
+    with raises(DamagedError, "file_damaged", MANIFEST, "restore it from a copy") as caught:
+        verify_manifest(tmp_path)
+    assert "TypeError" not in str(caught.value)
+
+
 def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:
     fill(tmp_path, "text")
     verify_manifest(tmp_path)
@@ -71,7 +85,7 @@ def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:
     for name, (content, code) in cases.items():
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content)
-        with raises(DamagedError, code, name):
+        with raises(DamagedError, code, name, "restore it from a copy"):
             verify_manifest(tmp_path)
         (tmp_path / name).write_bytes(whole)
     verify_manifest(tmp_path)

@@ -25,6 +25,13 @@ def as_paths(value: Paths) -> list[Path]:
     return [Path(each) for each in given]
 
 
+def as_path(name: str, value: PathLike) -> Path:
+    """A path; reject what is neither a name nor a path."""
+    if not isinstance(value, PathLike):
+        raise DataError(f"{name} must be a name or a path; got {describe_value(value)}", code="wrong_type")
+    return Path(value)
+
+
 def as_texts(value: str | Sequence[str]) -> list[str]:
     """A list of texts; a single one is a list of one."""
     return [value] if isinstance(value, str) else list(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.api.arguments import PathLike, Paths, as_paths, names_missing_extra
+from dragoman.api.arguments import PathLike, Paths, as_path, as_paths, names_missing_extra
 from dragoman.api.probes import add_probes, validation_pairs
 from dragoman.api.training import train
 from dragoman.config import Changes, Recipe, as_changes, load_recipe
@@ -75,7 +75,7 @@ def distill(
         teachers=as_paths(teachers),
         sources=as_paths(source),
         references=as_paths(target),
-        out=Path(out),
+        out=as_path("out", out),
         valid=validation_corpora(valid),
         beam=beam,
         n_best=n_best or (beam if as_paths(target) else 1),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.api.arguments import PathLike, Paths, as_paths, names_missing_extra
+from dragoman.api.arguments import PathLike, Paths, as_path, as_paths, names_missing_extra
 from dragoman.api.probes import add_probes_to_new
 from dragoman.errors import ConversionError, TrainingError
 from dragoman.files import check_new_directory
+from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.modeldir.quantized_model import QuantizedModel
@@ -64,7 +65,8 @@ def import_model(
     from dragoman.conversion.hub import download_model, is_hub_name
     from dragoman.conversion.imported_model import ImportOptions
 
-    check_new_directory(Path(out))
+    out = as_path("out", out)
+    check_new_directory(out)
     if target_tokenizer is not None and tokenizer is None:
         raise ConversionError(
             "`target_tokenizer` requires `tokenizer`, the tokenizer of the source; give both",
@@ -74,9 +76,9 @@ def import_model(
     options = ImportOptions(files[0], files[1], files[2], one_target)
     directory = download_model(str(path)) if is_hub_name(str(path)) else Path(path)
     found = read_source_model(directory, options)
-    found.write(Path(out))
-    add_probes_to_new(Path(out))
-    return ImportResult(Path(out), found.toolkit, tuple(found.notes))
+    found.write(out)
+    add_probes_to_new(out)
+    return ImportResult(out, found.toolkit, tuple(found.notes))
 
 
 @names_missing_extra
@@ -88,16 +90,18 @@ def export_model(model: PathLike, *, to: str, out: PathLike, verify: bool = True
     """
     from dragoman.conversion.exports.export import export
 
-    return ExportResult(Path(out), to, export(model, to, Path(out), verify=verify))
+    out = as_path("out", out)
+    return ExportResult(out, to, export(model, to, out, verify=verify))
 
 
 def merge(base: PathLike, adapter: PathLike, *, out: PathLike) -> Path:
     """Write the model `base` with an adapter, trained with train.lora, merged into its weights to `out`."""
     from dragoman.modeldir.merge import merge_model
 
-    merge_model(base, adapter, Path(out))
-    add_probes_to_new(Path(out), Path(base))
-    return Path(out)
+    out = as_path("out", out)
+    merge_model(base, adapter, out)
+    add_probes_to_new(out, Path(base))
+    return out
 
 
 @names_missing_extra
@@ -111,6 +115,8 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     from dragoman.training.checkpoints.averaging import load_parts, write_average
 
     directories = [find_directory(path) for path in as_paths(models)]
+    if last is not None and not isinstance(last, int):
+        raise TrainingError(f"last must be a number of checkpoints; got {describe_value(last)}", code="wrong_type")
     if checkpoints and last is not None:
         raise TrainingError("`last` and `checkpoints` cannot be combined; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):
@@ -119,11 +125,12 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
             f"{len(directories)} directories; give one",
             code="conflicting_options",
         )
-    check_new_directory(Path(out))
+    out = as_path("out", out)
+    check_new_directory(out)
     parts = load_parts(directories, last, checkpoints)
-    write_average(parts, Path(out))
-    add_probes_to_new(Path(out), directories[0])
-    return AverageResult(Path(out), tuple(part.name for part in parts))
+    write_average(parts, out)
+    add_probes_to_new(out, directories[0])
+    return AverageResult(out, tuple(part.name for part in parts))
 
 
 def quantize(model: PathLike, *, out: PathLike) -> QuantizedModel:
@@ -131,10 +138,11 @@ def quantize(model: PathLike, *, out: PathLike) -> QuantizedModel:
     from dragoman.modeldir.locate import find_model
     from dragoman.modeldir.quantized_model import quantize_model
 
-    check_new_directory(Path(out))
+    out = as_path("out", out)
+    check_new_directory(out)
     directory = find_model(model)
-    result = quantize_model(directory, Path(out))
-    add_probes_to_new(Path(out), directory)
+    result = quantize_model(directory, out)
+    add_probes_to_new(out, directory)
     return result
 
 

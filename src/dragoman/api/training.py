@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.api.arguments import PathLike, Paths, as_paths, names_missing_extra
+from dragoman.api.arguments import PathLike, Paths, as_path, as_paths, names_missing_extra
 from dragoman.api.probes import add_probes
 from dragoman.config import Changes, Recipe, as_changes, load_recipe
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
@@ -167,13 +167,14 @@ def _training_session(
     from dragoman.training.reporting.tensorboard import TensorBoardReporter
     from dragoman.training.session import TrainingSession
 
+    out = as_path("out", out)
     pairs, valid_sets = all_corpora(as_paths(source), as_paths(target), corpora), validation_corpora(valid)
     ranks = _ranks(device)
     report: Reporter = (reporter or ConsoleReporter()) if ranks.first else SilentReporter()
     if tensorboard and ranks.first:
-        report = TensorBoardReporter(Path(out) / TRAINING / "tensorboard", report)
+        report = TensorBoardReporter(out / TRAINING / "tensorboard", report)
     return TrainingSession(
-        out=Path(out),
+        out=out,
         corpora=pairs,
         valid=valid_sets,
         recipe=recipe,

@@ -182,11 +182,13 @@ def wants_json(args: Sequence[str]) -> bool:
 def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     """The message of a usage error on one line; click's own messages get a hint on what to do."""
     if isinstance(error, click.NoSuchOption):
-        message = f"No such option {error.option_name!r}.{suggest_options(error)}"  # not click's suggestions
+        word = written_option(error, args)
+        message = f"No such option {word!r}.{suggest_options(error, word)}"  # not click's suggestions
     else:
         message = " ".join(error.format_message().split())
     if not message[:1].isupper():
         return message
+    message += suggest_sides(error, message)
     message = f"{message[0].lower()}{message[1:].rstrip('.')}".replace("valid integer range", "valid integer")
     message = message.replace(". (Did you mean one of: ", "; did you mean one of ").replace("?)", "?")
     if message.endswith("?"):
@@ -197,13 +199,34 @@ def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     return f"{message}; see {command} --help"
 
 
-def suggest_options(error: click.NoSuchOption) -> str:
+def written_option(error: click.NoSuchOption, args: Sequence[str]) -> str:
+    """The unknown option as the user wrote it: of `-source`, click reports only `-s`."""
+    name = error.option_name
+    if name.startswith("--"):
+        return name
+    return next((word.partition("=")[0] for word in args if word.startswith(name)), name)
+
+
+def suggest_sides(error: click.ClickException, message: str) -> str:
+    """The options of two files that are given without, as in `dragoman train a.en a.de`; or nothing."""
+    words = message.partition("(")[2].rstrip(")").split()
+    if not isinstance(error, click.UsageError) or error.ctx is None or len(words) != 2:
+        return ""
+    known = {name for option in error.ctx.command.params for name in option.opts}
+    if not (message.startswith("Got unexpected extra arguments") and {"--source", "--target"} <= known):
+        return ""
+    return f". Did you mean --source {words[0]} --target {words[1]}?"
+
+
+def suggest_options(error: click.NoSuchOption, written: str) -> str:
     """` Did you mean ...?` for options with a close name, or nothing; click compares the dashes as well."""
     if error.ctx is None:
         return ""
-    word = error.option_name.lstrip("-")
+    word = written.lstrip("-")
     names = (name for option in error.ctx.command.params for name in (*option.opts, *option.secondary_opts))
     known = [name for name in names if name.startswith("--")]
+    if f"--{word}" in known:
+        return f" Did you mean '--{word}'?"
     similar = close_matches(word, [name[2:] for name in known], 3, OPTION_SIMILARITY)
     found = [name for name in known if name[2:] in similar or begins_like(name[2:], word)]
     if word in TARGET_LANGUAGE and "--to" in known:

@@ -16,6 +16,7 @@ from dragoman.cli.input import is_pipe, parse_path
 from dragoman.data.corpora.compression import COMPRESSIONS
 from dragoman.errors import OutputError
 from dragoman.file_locks import lock_file
+from dragoman.files import check_parent
 from dragoman.values import plural
 
 T = TypeVar("T")
@@ -57,6 +58,7 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
             "output to a compressor",
             code="unsupported_compression",
         )
+    check_parent(output)
     check_not_input(output, str(output), files)
     check_not_input(
         partial_path(output), f"{partial_path(output)}, which holds the output until it is complete,", files
@@ -137,9 +139,8 @@ def open_locked(part: Path) -> IO[bytes]:
         try:
             target = part.open("ab")  # not "wb", which would truncate the file of another run
         except OSError as error:
-            missing = not part.parent.is_dir()
-            reason = f"the directory {part.parent} does not exist; create it or" if missing else f"{error.strerror};"
-            raise OutputError(f"cannot write {part.with_suffix('')}: {reason} choose another --output") from None
+            reason = error.strerror
+            raise OutputError(f"cannot write {part.with_suffix('')}: {reason}; choose another --output") from None
         try:
             try:
                 lock_file(target)

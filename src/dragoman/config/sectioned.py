@@ -32,10 +32,17 @@ class SectionedRecipe:
                 f"a recipe must be the name of a preset or the path of a TOML file; got {render_value(source)}",
                 code="wrong_type",
             )
+        changes = changes if isinstance(changes, str) else list(changes)
         if isinstance(source, str) and source in PRESETS:
             table: dict[str, Any] = {"model": {"preset": source}}
         else:
             table = read_toml(Path(source))
+            try:
+                cls._check_table(table)
+                if not changes:
+                    return cls.from_table(table)
+            except RecipeError as error:
+                raise RecipeError(f"{source}: {error}", code=error.code) from None
         apply_changes(table, changes)
         return cls.from_table(table)
 
@@ -49,6 +56,12 @@ class SectionedRecipe:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Self:
         """Build a recipe from nested dictionaries, as `tomllib` returns them."""
+        hints = get_type_hints(cls)
+        return cls(**{name: build_section(hints[name], values) for name, values in cls._check_table(table).items()})
+
+    @classmethod
+    def _check_table(cls, table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """The values of each section, each checked alone: of a known key, and of its type."""
         if not isinstance(table, Mapping):
             raise RecipeError(
                 f"a recipe must be a dictionary with a dictionary for each section; got {render_value(table)}",
@@ -57,7 +70,7 @@ class SectionedRecipe:
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
         keys = {key: f"{name}.{key}" for name, kind in hints.items() for key in get_type_hints(kind)}
-        parsed: dict[str, Any] = {}
+        checked: dict[str, dict[str, Any]] = {}
         for name, values in table.items():
             if name not in sections:
                 raise RecipeError(f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
@@ -66,8 +79,8 @@ class SectionedRecipe:
                     f"{name} is a section, but got {render_value(values)}; write [{name}] with its keys below",
                     code="wrong_type",
                 )
-            parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values), keys)
-        return cls(**parsed)
+            checked[name] = check_section(hints[name], name, rename_old_keys(name, values), keys)
+        return checked
 
     def to_toml(self) -> str:
         """The whole recipe as TOML with every value, so later defaults cannot change an old model.
@@ -108,8 +121,8 @@ def rename_old_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def parse_section(kind: type[S], name: str, values: dict[str, Any], keys: Mapping[str, str]) -> S:
-    """Build one section of the recipe from its table; check each value against its type.
+def check_section(kind: type[S], name: str, values: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Check each value of a section against its type, and the name of a preset.
 
     `keys` are the keys of all sections with their full names, to suggest the right section.
     """
@@ -120,16 +133,22 @@ def parse_section(kind: type[S], name: str, values: dict[str, Any], keys: Mappin
             f"model.preset={render_value(preset)} is not a preset{suggest(render_value(preset), PRESETS)}",
             code="unknown_preset",
         )
-    checked = {}
+    checked = {} if preset is None else {"preset": preset}
     for key, value in values.items():
         if key not in hints:
             advice = f"; did you mean {keys[key]!r}?" if key in keys else suggest(str(key), hints)
             raise RecipeError(f"a recipe has no key {name}.{key}{advice}", code="unknown_key")
         checked[key] = coerce(value, hints[key], f"{name}.{key}")
+    return checked
+
+
+def build_section(kind: type[S], values: dict[str, Any]) -> S:
+    """Build a section from its checked values, on top of its preset."""
+    preset = values.pop("preset", None)
     if preset is not None:
-        of = preset_for(preset, checked.get("architecture", PRESETS[preset].architecture))
-        return replace(of, **checked)  # type: ignore[return-value]  # kind is ModelRecipe here
-    return kind(**checked)
+        of = preset_for(preset, values.get("architecture", PRESETS[preset].architecture))
+        return replace(of, **values)  # type: ignore[return-value]  # kind is ModelRecipe here
+    return kind(**values)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dragoman.documents.segment import Document, ReadOptions
 from dragoman.documents.sentences import ModelTranslator, SentenceTranslator, model_languages
 from dragoman.documents.translate import DocumentTranslation, translate_segments
 from dragoman.errors import OutputError
-from dragoman.files import write_output
+from dragoman.files import check_parent, write_output
 from dragoman.progress import Reporter
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.overlap import interpreter_settings
@@ -54,6 +54,7 @@ def translate_document(
     source, output = Path(source), Path(output)
     extras = Extras.parse(review, bilingual)
     check_outputs([output, *extras.files], [source, *map(Path, memory)])
+    check_parent(output)
     check_output_suffix(output, source, format)
     memories = load_memory(memory, translator, options)
     report = translate_file(
@@ -131,6 +132,8 @@ class Extras:
     def parse(cls, review: str | Path | None, bilingual: str | Path | None) -> Extras:
         """Check the names before anything is translated."""
         found = cls(None if review is None else Path(review), None if bilingual is None else Path(bilingual))
+        for path in found.files:
+            check_parent(path)
         if found.bilingual is not None and found.bilingual.suffix.lower() not in SUFFIXES:
             raise OutputError(
                 f"{found.bilingual} has no known suffix; bilingual files are {' or '.join(SUFFIXES)}",

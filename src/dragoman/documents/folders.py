@@ -148,6 +148,7 @@ def translate_into(
                     code="output_edited",
                 )
         name = format or ("text" if detect_file(document.source) is None else None)
+        place.parent.mkdir(parents=True, exist_ok=True)
         report = translate_file(
             translator, document.source, place, name, reporter, memory=memory, retranslate=retranslate, **options
         )

@@ -240,18 +240,25 @@ class EngineSelector:
             else:
                 why = spec.unavailable(self.recipe, self.device)
                 reasons.append(f"{spec.name!r} is not available here{f': {why}' if why else ''}")
-        anywhere, advice = replace(request, device=None), "drop one of them"
+        anywhere, advice = replace(request, device=None), "; drop one of them" if any(missing.values()) else ""
         for other, how in ((anywhere, ""), (replace(anywhere, precision="auto"), " with another precision")):
             if names := [
                 spec.name
                 for spec in SPECS
-                if spec not in tried and spec.name != self.engine and not spec.capabilities.missing(other)
+                if spec not in tried
+                and spec.name != self.engine
+                and not spec.capabilities.missing(other)
+                and self._runs_here(spec)
             ]:
-                advice = f"use {' or '.join(map(repr, names))}{how}"
+                advice = f"; use {' or '.join(map(repr, names))}{how}"
                 break
         prefix = "no engine here supports this request: " if self.engine == "auto" else "the engine "
         code = "unsupported_by_engine" if any(missing.values()) or not specs else "engine_unavailable"
-        return SearchError(f"{prefix}{'; '.join(reasons)}; {advice}", code=code)
+        return SearchError(f"{prefix}{'; '.join(reasons)}{advice}", code=code)
+
+    def _runs_here(self, spec: EngineSpec) -> bool:
+        """Whether an engine can run the model on some device of this machine."""
+        return any(spec.unavailable(self.recipe, device) is None for device in ("cpu", *["cuda"] * has_gpu()))
 
 
 def has_gpu() -> bool:

@@ -19,7 +19,7 @@ from dragoman.config import Changes, as_changes, toml_value
 from dragoman.config.forecast import ForecasterRecipe
 from dragoman.engines.select import check_device
 from dragoman.errors import DataError
-from dragoman.files import write_output
+from dragoman.files import check_parent, write_output
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive, without_calendar
 from dragoman.forecast.data.series import Missing, Series, read_series
 from dragoman.forecast.data.windows import Part, Scale, Windows, split_rows, window_starts
@@ -239,6 +239,8 @@ def evaluate(
     The linear baseline is fitted to the training part, and left out with `part` "all". `season`
     is the number of rows per season of the seasonal-naive baseline. `report` is a JSON file to write the figures to.
     """
+    if report is not None:
+        check_parent(Path(report))
     loaded = model if isinstance(model, LoadedForecaster) else load(model, device)
     series = loaded.read(data, time, missing, reporter or ConsoleReporter())
     settings, device_ = loaded.recipe.forecast, next(loaded.model.parameters()).device

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from dragoman import __version__
 from dragoman.config.forecast import ForecasterRecipe
-from dragoman.config.sectioned import apply_changes, read_toml
+from dragoman.config.model import MAX_SIZE
+from dragoman.config.sectioned import apply_changes
 from dragoman.errors import TrainingError
 from dragoman.files import HeldLock
 from dragoman.forecast.baselines import LinearModel, SeasonalNaive, without_calendar
@@ -89,7 +90,9 @@ def choose_recipe(
 ) -> ForecasterRecipe:
     """The user's recipe, or settings for the series; `changes` override both."""
     if given is not None:
-        table = tomllib.loads(given.to_toml()) if isinstance(given, ForecasterRecipe) else read_toml(Path(given))
+        if not isinstance(given, ForecasterRecipe):
+            return ForecasterRecipe.load(Path(given), changes)
+        table = tomllib.loads(given.to_toml())
         apply_changes(table, changes)
         return ForecasterRecipe.from_table(table)
     keys = {change.partition("=")[0].strip() for change in changes}
@@ -102,7 +105,10 @@ def choose_recipe(
     valid = all(type(number) is int and number > 0 for number in (horizon, look_back if look_back is not None else 1))
     choices = size_choices(len(series), len(series.columns), horizon, look_back) if valid else []
     first = ["train.learning_rate=0.001", *BASICS, *(choice.change for choice in choices)]
-    draft = ForecasterRecipe.from_changes([*first, "train.steps=1", "train.warmup_steps=0", *not_train(changes)])
+    enough = f"model.max_positions={MAX_SIZE}"  # too few rows are reported before too few positions
+    draft = ForecasterRecipe.from_changes(
+        [*first, "train.steps=1", "train.warmup_steps=0", *not_train(changes), enough]
+    )
     starts = window_starts(split_rows(len(series), draft.forecast.split)["train"], draft.forecast, "train")
     steps = table.get("train", {}).get("steps")
     choices += schedule_choices(len(starts), draft.forecast.batch_windows, steps if type(steps) is int else None)

@@ -49,10 +49,11 @@ def check_name(name: str) -> None:
 
 
 def save_tokenizer(
-    kind: str, model: bytes, vocabulary_size: int, directory: Path, name: str, targets: Sequence[str] = ()
+    kind: str, model: bytes, vocabulary_size: int, directory: str | Path, name: str, targets: Sequence[str] = ()
 ) -> list[Path]:
     """Write the model, then its description, so that a half-written model never has one."""
     check_name(name)
+    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     path, description = directory / (name + TOKENIZER_SUFFIXES[kind]), directory / f"{name}.json"
     about = {

@@ -172,7 +172,7 @@ class Tokenizer(ABC):
         if not 1 <= threads <= MAX_THREADS:  # sentencepiece aborts the process if it cannot start a thread
             raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
 
-    def save(self, directory: Path, name: str) -> list[Path]:
+    def save(self, directory: str | Path, name: str) -> list[Path]:
         """Write the files that `load_tokenizer` reads."""
         from dragoman.text.store import save_tokenizer
 

@@ -209,6 +209,9 @@ class TrainingSession:
     def _choose(self, reporter: Reporter, always_measure: bool = False) -> tuple[TrainingPlan, Prepared, Speed | None]:
         """The plan, its data, and the speed if it was measured; sets the number of threads."""
         record = read_record(self.out)
+        recorded = None if record is None else record.full_recipe()
+        if record is not None:
+            check_start(self.out, record, self.start_from)  # before its consequences for the data are listed
         use_recorded_threads(record, self.ranks)
         settings = TrainingPlan(
             self.corpora,
@@ -218,7 +221,7 @@ class TrainingSession:
             start_from=self.start_from,
             device=self.ranks.device,
             world=self.ranks.world,
-            recorded=None if record is None else record.full_recipe(),
+            recorded=recorded,
         )
         check_adapter_settings(settings.recipe, self.start_from)  # before the data are prepared
         if warning := swapped_corpora_warning(self.corpora, self.valid, self.start_from):
@@ -258,6 +261,17 @@ class TrainingSession:
         total = run_seconds(recipe, prepared, world, speed, self.start_from is not None)
         without = "" if speed.seconds_per_evaluation else ", without evaluations"
         self.reporter.note(f"estimated time: {clock(total)}{without}")
+
+
+def check_start(out: Path, record: RunRecord, start_from: Path | None) -> None:
+    """Reject a resumed run that adds or omits --from."""
+    if bool(record.start_from) == (start_from is not None):
+        return
+    was, advice = ("with", "give it again") if record.start_from else ("without", "leave it out")
+    raise TrainingError(
+        f"{out} was started {was} --from; {advice} to resume, or choose another --out to start a new run",
+        code="run_mismatch",
+    )
 
 
 def use_recorded_threads(record: RunRecord | None, ranks: Ranks) -> None:

@@ -45,6 +45,7 @@ from dragoman.translation.pipeline import translate_stream, with_all_trees_used
 from dragoman.translation.result import Scored, Translation
 from dragoman.translation.segmentation import Ids, Segmenter
 from dragoman.translation.source_ids import encode_sources
+from dragoman.values import suggest
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.phrases import Constraints
@@ -150,6 +151,9 @@ class Translator:
         self, texts: str | Iterable[str], **options: Unpack[TranslationOptions]
     ) -> Translation | list[Translation]:
         """Translate a text, or many in order; the options are those of `stream`."""
+        known = TranslationOptions.__annotations__
+        for name in options.keys() - known:
+            raise TypeError(f"translate() got an unexpected keyword argument {name!r}{suggest(name, known)}")
         if isinstance(texts, str):
             (only,) = self.stream([texts], **options)
             return only

@@ -34,7 +34,7 @@ def leave(capsys: pytest.CaptureFixture[str], place: Path, *args: str) -> tuple[
 
 
 def test_a_table_and_figures_for_programs(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "new" / "heads.json"
+    out = tmp_path / "heads.json"
     code, printed, err = leave(capsys, place, "--out", str(out))
     assert code == 0, err
     found = survey_heads(Translator.load(place / "model", device="cpu", engine="torch"), SOURCES, TARGETS)

@@ -140,3 +140,19 @@ def test_an_example_works(
             code, out, err = leave(capsys, *words)
         assert code == 0, err
     assert out or err or "-o" in line
+
+
+SINGLE = [
+    (name, option.opts[0])
+    for name, command in HELPED.items()
+    for option in command.params
+    if isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+]
+
+
+@pytest.mark.parametrize(("name", "option"), SINGLE)
+def test_an_option_with_one_value_is_not_given_twice(
+    name: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = leave(capsys, *name.split(), option, "a", option, "b")
+    assert code == 2 and err == f"dragoman: {option} is given twice; give it once\n"

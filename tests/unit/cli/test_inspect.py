@@ -31,12 +31,19 @@ def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str
 
 
 def test_a_page_and_the_models_own_translation(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "new" / "a.html"
+    out = tmp_path / "a.html"
     code, printed, err = leave(capsys, "attention", model, "--text", "one two", "--out", str(out))
     assert code == 0, err
     text = Translator.load(model, device="cpu", engine="torch").translate("one two").text
     assert printed == f"{text}\n"
     assert read_attention_page(out.read_text(encoding="utf-8"))["cross"].shape[:2] == (2, 3)
+
+
+def test_the_directory_of_an_output_must_exist(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "a.html"
+    code, _, err = leave(capsys, "attention", model, "--text", "one two", "--out", str(out))
+    assert code == 2 and f"the directory {out.parent} does not exist" in err
+    assert not out.parent.exists()
 
 
 def test_the_native_engine_needs_no_pytorch(model: str, tmp_path: Path) -> None:

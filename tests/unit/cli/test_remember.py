@@ -36,3 +36,6 @@ def test_wrong_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = ["--memory", str(tmp_path / "missing.tmx")]
     assert leave(capsys, "translate", str(model), str(tmp_path / "a.po"), *missing)[0] == 2
     assert leave(capsys, "remember", str(tmp_path / "memory.tsv"), str(tmp_path / "no.po"), "--from", "en")[0] == 2
+    (tmp_path / "b.po").write_text(PO + OTHER, "utf-8")
+    words = [str(tmp_path / "new" / "memory.tsv"), str(tmp_path / "b.po"), "--from", "en", "--to", "de"]
+    assert leave(capsys, "remember", *words)[0] == 2 and not (tmp_path / "new").exists()

@@ -45,6 +45,13 @@ def test_there_and_back(directory: Path, options: list[str], end: str) -> None:
     assert back.stdout.decode() == "".join(f"{normalize(line)}\n" for line in LINES)
 
 
+def test_a_model_is_found_by_its_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))
+    tokens = run(["tokenize", directory.name], b"the old box\n")
+    assert tokens.returncode == 0, tokens.stderr
+    assert run(["detokenize", directory.name], tokens.stdout).stdout == b"the old box\n"
+
+
 def test_samples_follow_the_seed(directory: Path) -> None:
     text = ("the old box\n" * 30).encode()
     one, two, other = (

@@ -102,20 +102,26 @@ def test_without_a_validation_set_nothing_is_trained(tmp_path: Path, capsys: pyt
 
 def test_from_a_model_come_its_sizes_and_its_tokenizers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = model_at(tmp_path / "model")
-    begin = ["--from", str(model), "--out", str(tmp_path / "out"), "--set", "train.steps=2"]
-    code, _, err = leave(capsys, *words(tmp_path, begin), "--set", "model.dropout=0.4")
+    begin, start = ["--set", "train.steps=2"], ["--from", str(model)]
+    out = ["--out", str(tmp_path / "out")]
+    code, _, err = leave(capsys, *words(tmp_path, begin), *start, *out, "--set", "model.dropout=0.4")
     assert (code, f"model and tokenizers: those of {model.name}\n" in err) == (0, True), err
     own, found = Recipe.load(model / "recipe.toml"), Recipe.load(tmp_path / "out" / "recipe.toml")
     assert (found.model, found.text) == (replace(own.model, dropout=0.4), own.text)
     for more, message in (
-        (["--set", "text.shared=false"], "text.shared=False has no effect: --from keeps the tokenizers"),
-        (["--set", "model.d_ff=11"], "inner.bias has shape (10,) there, but the recipe needs (11,)"),
+        ([*start, "--set", "text.shared=false"], "text.shared=False has no effect: --from keeps the tokenizers"),
+        ([*start, "--set", "model.d_ff=11"], "inner.bias has shape (10,) there, but the recipe needs (11,)"),
         (["--from", str(tmp_path / "modle")], f"did you mean {model}?"),
         (["--from", str(model / "recipe.toml")], "recipe.toml is a file; a model is a directory"),
         (["--from", str(tmp_path)], f"is not a model: it has no recipe.toml; did you mean {model}?"),
     ):
         code, _, err = leave(capsys, *words(tmp_path, begin), "--out", str(tmp_path / "other"), *more)
         assert (code, message in err, "Traceback" in err) == (2, True, False), err
+    code, _, err = leave(capsys, *words(tmp_path, begin), *out)
+    assert code == 2 and "was started with --from; give it again to resume" in err, err
+    assert leave(capsys, *words(tmp_path, [*begin, "--set", "model.preset=tiny"]), "--out", str(tmp_path / "n"))[0] == 0
+    code, _, err = leave(capsys, *words(tmp_path, begin), *start, "--out", str(tmp_path / "n"))
+    assert code == 2 and "was started without --from; leave it out to resume" in err, err
 
 
 def test_other_data_are_taken_before_the_run_begins_and_refused_after(

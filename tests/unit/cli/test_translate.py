@@ -212,7 +212,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "--beam", "2", "--nbest", "3"], b"a", "--nbest 3 needs --beam 3 or more; got --beam 2"),
         (["{}", "--top-p", "2"], b"a", "top_p must be greater than 0 and at most 1 (no limit)"),
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
-        (["{}", "-o", "{}/no/where"], b"a", "--output"),
+        (["{}", "-o", "{}/no/where"], b"a", "does not exist; create it"),
         (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
         (["{}", "-o", "{}/new/"], b"a", "new/ is a directory; give the name of a file, such as"),
         (["{}", "-o", ""], b"a", "'--output': the name is empty"),

@@ -43,6 +43,13 @@ def test_a_written_document_is_reported_with_progress(model: Path, page: Path, t
     assert b"wrote" not in run_command(*words, "--progress").stderr
 
 
+@pytest.mark.parametrize(("option", "name"), [("-o", "a.html"), ("--review", "a.html"), ("--bilingual", "a.xlf")])
+def test_the_directory_of_an_output_must_exist(model: Path, page: Path, tmp_path: Path, option: str, name: str) -> None:
+    done = run_command("translate", model, page, option, tmp_path / "new" / name)
+    assert done.returncode == 2 and b"does not exist" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_review_page_and_a_bilingual_file(model: Path, page: Path, tmp_path: Path) -> None:
     extras = ["--review", tmp_path / "review.html", "--bilingual", tmp_path / "page.xlf"]
     done = run_command("translate", model, page, "-o", tmp_path / "out.html", "--beam", 1, *extras)

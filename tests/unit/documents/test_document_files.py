@@ -78,8 +78,8 @@ def test_an_empty_office_document_is_said_to_be_empty(name: str) -> None:
 def test_translate_document(model: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(PAGE, "utf-8")
-    report = dragoman.translate_document(model, page, tmp_path / "out" / "page.html", beam=1)
-    written = (tmp_path / "out" / "page.html").read_text("utf-8")
+    report = dragoman.translate_document(model, page, tmp_path / "out.html", beam=1)
+    written = (tmp_path / "out.html").read_text("utf-8")
     assert len(report.results) == 2
     assert written.count("{five}") == 1 and written.startswith("<h1>") and written.endswith("</p>")
     assert sorted(written.count(tag) for tag in ("<b>", "</b>", "<i>", "</i>")) == [1, 1, 1, 1]

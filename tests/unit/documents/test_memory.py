@@ -187,7 +187,7 @@ def test_corrections_go_back_into_a_memory(tmp_path: Path) -> None:
     report = translate_segments(document.segments, WordByWord())
     written = document.write([one.target for one in report.results]).decode()
     corrected.write_text(written.replace("HELLO", "Hallo"), encoding="utf-8")
-    memory = tmp_path / "new" / "memory.tmx"
+    memory = tmp_path / "memory.tmx"
     assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de") == (3, 3)  # one message is fuzzy
     assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de", unreviewed=True) == (3, 0)
     assert remember(memory, [corrected, FIXTURES / "weblate.po"], "en", "de", unreviewed=True) == (0, 0)

@@ -15,6 +15,7 @@ from dragoman.cpu import available_cores
 from dragoman.engines.base import Capabilities, EngineRequest
 from dragoman.engines.cuda.engine import CudaEngine
 from dragoman.engines.native import default_threads
+from dragoman.engines.native_model import load_code
 from dragoman.engines.select import ENGINES, PRECISIONS, EngineSelector, Unsupported, choose_engine
 from dragoman.engines.specs import CTRANSLATE2, CUDA, NATIVE, SPECS, TORCH
 from dragoman.engines.torch import TorchEngine
@@ -71,7 +72,8 @@ def test_engines_of_pytorch_say_what_they_hold(directory: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> None:
+def test_precisions_by_engine(directory: Path, engine: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.engines.select.has_gpu", lambda: True)
     supports = precision in ("auto", *CAPABILITIES[engine].precisions)
     if supports and engine != "cuda":
         assert [spec.name for spec in EngineSelector(directory, "cpu", engine, precision=precision).specs] == [engine]
@@ -169,12 +171,13 @@ def test_a_search_that_no_engine_of_the_precision_can_do(directory: Path) -> Non
     [
         ("native", Search(beam=65, no_repeat=3), True, "beam=65; use 'torch'"),
         ("ctranslate2", SAMPLED, False, "sampling; use 'native' or 'torch'"),
-        ("ctranslate2", Search(no_repeat=3), True, "no_repeat=3, a prefix; use 'native' or 'cuda' or 'torch'"),
+        ("ctranslate2", Search(no_repeat=3), True, "no_repeat=3, a prefix; use 'native' or 'torch'"),
     ],
 )
 def test_what_an_engine_does_not_support_is_named(
-    directory: Path, engine: str, search: Search, prefixes: bool, missing: str
+    directory: Path, engine: str, search: Search, prefixes: bool, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("dragoman.engines.select.has_gpu", lambda: False)
     engines = EngineSelector(directory, "cpu", engine)
     with raises(SearchError, "unsupported_by_engine", f"'{engine}' does not support {missing}") as caught:
         engines.for_request(EngineRequest(search, prefixes))
@@ -187,6 +190,16 @@ def test_an_engine_that_is_not_available_says_why(directory: Path, monkeypatch: 
     monkeypatch.setattr("dragoman.engines.specs.why_not", lambda _: "no C compiler was found")
     with raises(SearchError, "engine_unavailable", "'native'", "no C compiler was found", "'torch'"):
         EngineSelector(directory, "cpu", "native").for_request(EngineRequest())
+
+
+def test_engines_that_are_not_available_are_not_advised(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.engines.specs.find_spec", lambda _: None)
+    monkeypatch.setattr("dragoman.engines.select.has_gpu", lambda: False)
+    with raises(SearchError, "engine_unavailable", "'torch'", "pip install") as caught:
+        EngineSelector(directory, "cpu", "torch").for_request(EngineRequest())
+    assert "'cuda'" not in str(caught.value) and "'ctranslate2'" not in str(caught.value)
+    if load_code() is None:
+        assert "use" not in str(caught.value)
 
 
 @pytest.mark.parametrize("device", ["mps", "foo", "cuda:7", "cpu:0", "CPU", "", "meta", "cuda:x", "-1"])

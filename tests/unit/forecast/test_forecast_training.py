@@ -122,6 +122,8 @@ def test_settings_are_chosen_for_the_data(tmp_path: Path) -> None:
         forecast.train(data, out=tmp_path / "o", horizon=0, reporter=SILENT)
     with raises(DataError, "too_few_rows"):
         forecast.train(data, out=tmp_path / "o", horizon=100, look_back=100, reporter=SILENT)
+    with raises(DataError, "too_few_rows"):
+        forecast.train(data, out=tmp_path / "o", horizon=6, look_back=10_000, reporter=SILENT)
 
 
 @pytest.mark.parametrize("name", ["direct", "decoder"])

@@ -30,7 +30,7 @@ PNG, SVG = b"\x89PNG\r\n\x1a\n", b"<?xml"
     ],
 )
 def test_heads_are_drawn(attention: SentenceAttention, tmp_path: Path, name: str, begins: bytes, options: dict) -> None:
-    path = tmp_path / "new" / name
+    path = tmp_path / name
     assert draw_heads(attention, path, **options) == ""
     assert path.read_bytes().startswith(begins)
 

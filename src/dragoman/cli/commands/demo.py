@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, examples
 
 TRY = "every Monday at half past seven"
 SHOWN = 12  # translations
 
 
-@click.command(name="demo", epilog=examples("dragoman demo", "dragoman demo --out runs/short --set train.steps=200"))
+@click.command(
+    cls=Command, name="demo", epilog=examples("dragoman demo", "dragoman demo --out runs/short --set train.steps=200")
+)
 @click.option("--out", type=FILE, default=Path("runs/demo"), show_default=True,
               help="The directory for the corpus, the model and the picture.")  # fmt: skip
 @click.option("--pairs", "size", type=click.IntRange(1000, 10**7), default=40_000, show_default=True,

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, NAME, complete_model, complete_recipe, examples, reject_unused
+from dragoman.cli.options import FILE, NAME, Command, complete_model, complete_recipe, examples, reject_unused
 from dragoman.cli.options.ray_options import RAY_OPTION, WITHOUT_RAY, WORKERS_OPTION
 from dragoman.search.types import Search
 
 
 @click.command(
+    cls=Command,
     name="distill",
     epilog=examples(
         "dragoman distill my-model --source more.en --out student",

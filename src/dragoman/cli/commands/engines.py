@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.options import NAME, complete_model, examples
+from dragoman.cli.options import NAME, Command, complete_model, examples
 from dragoman.cli.output import check_stdout
 
 
-@click.command(epilog=examples("dragoman engines", "dragoman engines my-model --device cpu"))
+@click.command(cls=Command, epilog=examples("dragoman engines", "dragoman engines my-model --device cpu"))
 @click.argument("model", required=False, type=NAME, shell_complete=complete_model)
 @click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ...")
 @click.option("--json", "as_json", is_flag=True, help="A JSON array with one object per engine.")

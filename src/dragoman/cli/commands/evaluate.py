@@ -13,7 +13,7 @@ import click
 
 from dragoman import api
 from dragoman.cli import note
-from dragoman.cli.options import FILE, NAME, complete_model, examples, reject_unused
+from dragoman.cli.options import FILE, NAME, Command, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.output import check_stdout
 from dragoman.evaluation.metrics import METRICS
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    cls=Command,
     name="evaluate",
     epilog=examples(
         "dragoman evaluate my-model --source test.en --reference test.de",

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, examples
 
 
-@click.command(name="finish", epilog=examples("dragoman finish my-model"))
+@click.command(cls=Command, name="finish", epilog=examples("dragoman finish my-model"))
 @click.argument("run", type=FILE)
 @click.option(
     "--device",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from dragoman.cli import note
-from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, Group, complete_model, examples
 from dragoman.cli.output import check_not_input, check_stdout
 from dragoman.files import write_output
 
@@ -33,7 +33,9 @@ def data_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group(name="forecast", epilog=examples("dragoman forecast train data.csv --target OT --horizon 96 --out model"))
+@click.group(
+    cls=Group, name="forecast", epilog=examples("dragoman forecast train data.csv --target OT --horizon 96 --out model")
+)
 def command() -> None:
     """Forecast series of numbers with the Transformer's layers and trainer."""
 

@@ -7,13 +7,13 @@ from importlib.util import find_spec
 import click
 
 from dragoman.cli import note
-from dragoman.cli.options import complete_recipe, examples
+from dragoman.cli.options import Command, complete_recipe, examples
 from dragoman.cli.output import check_stdout
 from dragoman.config import PRESETS, Recipe
 from dragoman.values import MAX_INT
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", default="base", shell_complete=complete_recipe)
 @click.option(
     "--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one setting of the recipe; repeatable."

@@ -20,7 +20,7 @@ from dragoman.cli.input import (
     stream_lines,
     stream_pairs,
 )
-from dragoman.cli.options import NAME, complete_model, examples, reject_unused
+from dragoman.cli.options import NAME, Command, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.ray_options import RayArguments, row_options
 from dragoman.cli.options.sentence_options import check_pair_options
@@ -41,7 +41,7 @@ from dragoman.values import plural
 PairBatches = Iterator[list[tuple[str, str]]]
 
 
-@click.command(epilog=examples("dragoman score my-model --source test.en --target test.de"))
+@click.command(cls=Command, epilog=examples("dragoman score my-model --source test.en --target test.de"))
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=NAME)
 @click.option("--text", metavar="SENTENCE", help="Source sentence.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note, print_stderr
-from dragoman.cli.options import complete_model, examples
+from dragoman.cli.options import Command, complete_model, examples
 from dragoman.cli.options.constraint_options import read_terms
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.serve.models.served_model import ModelSummary
 
 
-@click.command(epilog=examples("dragoman serve en-de=my-model --port 8080", "dragoman serve"))
+@click.command(cls=Command, epilog=examples("dragoman serve en-de=my-model --port 8080", "dragoman serve"))
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=complete_model)
 @click.option("--adapter", "adapters", multiple=True, metavar="[NAME=]ADAPTER",
               help="Adapter of a served model, served as a separate model; repeatable.")  # fmt: skip

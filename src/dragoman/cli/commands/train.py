@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, complete_recipe, examples
+from dragoman.cli.options import FILE, Command, complete_recipe, examples
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 from dragoman.cli.options.ray_options import RAY_OPTION
 
 
 @click.command(
+    cls=Command,
     name="train",
     epilog=examples(
         "dragoman train --source train.en --target train.de --out my-model",

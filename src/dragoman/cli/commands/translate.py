@@ -20,7 +20,7 @@ from dragoman.cli.input import (
     read_trees,
     stream_lines,
 )
-from dragoman.cli.options import NAME, complete_model, examples, reject_unused
+from dragoman.cli.options import NAME, Command, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.options.ray_options import RayArguments, row_options
@@ -45,12 +45,13 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         'dragoman translate my-model --text "Good morning!"',
         "dragoman translate my-model book.en -o book.de",
         "dragoman translate my-model page.html -o page.de.html",
         "dragoman translate my-model --nbest 4 --scores < book.en",
-    )
+    ),
 )
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=NAME)

@@ -11,12 +11,14 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from dragoman.errors import OutputError
+from dragoman.files import check_parent
 
 
 class NamedPath(click.Path):
     """A path that is not empty; click takes an empty one, such as an unset shell variable, for the current directory.
 
-    With `is_output_file`, a name that ends in a slash is rejected too, because a Path drops the slash.
+    With `is_output_file`, a name that ends in a slash is rejected too, because a Path drops the slash, and one in a
+    directory that does not exist.
     """
 
     def __init__(self, path_type: type[Path] | None = None, *, is_output_file: bool = False) -> None:
@@ -30,7 +32,33 @@ class NamedPath(click.Path):
             self.fail("the name is empty", param, ctx)
         if self.is_output_file and word.endswith(os.sep):
             raise OutputError(f"{word} is a directory; give the name of a file", code="not_a_file")
+        if self.is_output_file:
+            check_parent(Path(word))
         return super().convert(value, param, ctx)
+
+
+class Command(click.Command):
+    """A command whose options have one value each, unless they are declared as `multiple`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; reject an option that is given twice, of which click takes the last value silently."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for option in given:
+                if isinstance(option, click.Option) and not repeatable(option) and given.count(option) > 1:
+                    raise click.UsageError(f"{option.opts[0]} is given twice; give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+def repeatable(option: click.Option) -> bool:
+    """Whether an option may be given several times; a switch has no value to lose."""
+    return option.multiple or option.count or option.is_flag
 
 
 FILE = NamedPath(Path)

@@ -111,9 +111,9 @@ def check_inputs(corpora: Sequence[Corpus], valid: Sequence[Corpus], hashes: Inp
                     "sentences, or omit the validation set to hold out some pairs",
                     code="validation_in_training",
                 )
+            advice = duplicate_advice(first[1], corpus)
             raise DataError(
-                f"{path} is given twice{other}; give a different file for each side of each corpus, and use a weight "
-                "to repeat a corpus",
+                f"{path} is given twice{other}; give a different file for each side of each corpus, and {advice}",
                 code="duplicate_file",
             )
     for _, alike in groupby(sorted(files, key=file_size), file_size):
@@ -133,10 +133,17 @@ def check_contents_differ(files: Sequence[tuple[Path, Corpus]], held_out: Set[in
         contents[hashes.of(path)] = path, corpus
         if same is not None and not may_share(same[1], corpus, held_out):
             raise DataError(
-                f"{path.name} and {same[0].name} have the same content; give a different file for each side, and use a "
-                "weight to repeat a corpus",
+                f"{path.name} and {same[0].name} have the same content; give a different file for each side, and "
+                f"{duplicate_advice(same[1], corpus)}",
                 code="duplicate_file",
             )
+
+
+def duplicate_advice(one: Corpus, other: Corpus) -> str:
+    """What to do about a file of two corpora: other targets are another language, equal ones a repetition."""
+    if one.target != other.target and not (one.names_target and other.names_target):
+        return "name the language of each target with --to (`to` in Python) to train a multilingual model"
+    return "use a weight to repeat a corpus"
 
 
 def may_share(one: Corpus, other: Corpus, held_out: Set[int]) -> bool:

@@ -16,7 +16,7 @@ from dragoman.documents.memory.index import normalize
 from dragoman.documents.memory.lookup import Memory, find_exact, is_tmx
 from dragoman.documents.segment import ReadOptions, TranslationPair
 from dragoman.errors import DocumentError, OutputError
-from dragoman.files import write_output
+from dragoman.files import check_parent, write_output
 
 BLOCK_BYTES: Final = 1 << 20
 TAIL_BYTES: Final = 1 << 16  # the end of a memory, where </body> is
@@ -43,6 +43,7 @@ def remember(memory: Path, files: Sequence[Path], source: str, target: str, unre
     """
     if memory.suffix.lower() not in (".tmx", ".tsv"):
         raise OutputError(f"{memory} must be a .tmx or a .tsv file", code="unsupported_format")
+    check_parent(memory)
     pairs: dict[str, tuple[str, str]] = {}
     left_out = 0
     for path in files:

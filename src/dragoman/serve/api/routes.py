@@ -88,11 +88,13 @@ def api_router(service: Service) -> APIRouter:
             suffixes=[suffix for one in FORMATS for suffix in one.suffixes],
         )
 
+    @router.head("/health", include_in_schema=False)
     @router.get("/health", responses=GET_ERRORS, tags=["server"])
     async def health() -> Status:
         """Liveness: 200 while the process runs."""
         return Status(status="alive")
 
+    @router.head("/ready", include_in_schema=False, response_model=Status)
     @router.get("/ready", responses={503: {"model": Status}, **GET_ERRORS}, response_model=Status, tags=["server"])
     async def ready() -> Status | JSONResponse:
         """Readiness: 200 once all models are loaded, 503 while the server is shutting down."""

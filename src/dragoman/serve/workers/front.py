@@ -120,10 +120,12 @@ def own_routes(pool: WorkerPool) -> FastAPI:
     """The routes that the main process answers itself; the workers' OpenAPI document describes them."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
 
+    @app.head("/health")
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "alive"}
 
+    @app.head("/ready")
     @app.get("/ready")
     async def ready() -> JSONResponse:
         if pool.ready_workers and not pool.shutting_down:

@@ -258,6 +258,7 @@ def test_files_given_twice_are_refused(tmp_path):
         ([one, Corpus(two.source, tmp_path / "link.de")], "link.de", "a.de"),
         ([one, Corpus(two.source, tmp_path / "copy.de")], "copy.de", "a.de"),
         ([one, replace(one, weight=2.0)], "a.en", "weight"),
+        ([one, Corpus(one.source, two.target)], "a.en", "--to"),
     ]
     for corpora, *mentions in twice:
         with raises(DataError, "duplicate_file", *mentions):

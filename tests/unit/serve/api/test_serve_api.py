@@ -182,6 +182,7 @@ def test_models_health_and_metrics(client: TestClient) -> None:
     assert {".txt", ".docx", ".po"} < set(models["suffixes"])
     assert client.get("/health").json() == {"status": "alive"}
     assert client.get("/ready").json() == {"status": "ready"}
+    assert [client.head(path).status_code for path in ("/health", "/ready", "/metrics")] == [200, 200, 405]
     translate(client, text="a")
     metrics = client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -189,7 +189,9 @@ def test_without_a_worker_requests_wait_for_one_until_their_deadline() -> None:
         workers[0].handle.ready = True
         front.pool.changed.set()
         assert (await waiting)[0] == 207
-        assert (await Client(method="GET", path="/ready").ask(front))[0] == 200
+        for method in ("GET", "HEAD"):
+            assert (await Client(method=method, path="/ready").ask(front))[0] == 200
+            assert (await Client(method=method, path="/health").ask(front))[0] == 200
 
     with_workers(test, echo)
 

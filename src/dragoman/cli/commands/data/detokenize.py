@@ -7,20 +7,24 @@ from pathlib import Path
 import click
 
 from dragoman.cli.commands.data.tokenize import convert_lines
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, complete_model, examples
 from dragoman.errors import TextError
+from dragoman.modeldir.locate import find_directory
 from dragoman.text import load_tokenizer
 
 MAX_ID_DIGITS = 40  # more than any id has
 
 
-@click.command(epilog=examples("dragoman tokenize my-model < test.en | dragoman detokenize my-model"))
-@click.argument("directory", type=FILE)
+@click.command(cls=Command, epilog=examples("dragoman tokenize my-model < test.en | dragoman detokenize my-model"))
+@click.argument("directory", type=FILE, shell_complete=complete_model)
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Read numbers instead of tokens.")
 def command(directory: Path, name: str, ids: bool) -> None:
-    """Convert each line of tokens on standard input, as `dragoman tokenize` prints them, back to text."""
-    tokenizer = load_tokenizer(directory, name)
+    """Convert each line of tokens on standard input, as `dragoman tokenize` prints them, back to text.
+
+    DIRECTORY is a model, by path or name, or any directory with a tokenizer.
+    """
+    tokenizer = load_tokenizer(find_directory(directory), name)
 
     def decode(lines: list[str], _: int) -> list[str]:
         rows = [[token for token in line.split(" ") if token] for line in lines]

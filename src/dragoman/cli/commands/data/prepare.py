@@ -8,14 +8,16 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, complete_recipe, examples
+from dragoman.cli.options import FILE, Command, complete_recipe, examples
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 from dragoman.cli.options.ray_options import RAY_OPTION
 from dragoman.data.prepared import PICTURE, Prepared
 from dragoman.values import MAX_THREADS, plural
 
 
-@click.command(name="prepare", epilog=examples("dragoman prepare --source train.en --target train.de --out prepared"))
+@click.command(
+    cls=Command, name="prepare", epilog=examples("dragoman prepare --source train.en --target train.de --out prepared")
+)
 @corpus_options
 @click.option("--out", type=FILE, required=True, help="The directory to write.")
 @click.option("--recipe", default="base", show_default=True, shell_complete=complete_recipe,

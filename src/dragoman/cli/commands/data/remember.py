@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, examples
 from dragoman.values import plural
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         "dragoman remember memory.tmx corrected.xlf --from en --to de",
         "dragoman remember memory.tmx de.po --from en --to de",
-    )
+    ),
 )
 @click.argument("memory", type=FILE)
 @click.argument("files", nargs=-1, required=True, type=FILE)

@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from dragoman.cli.input import check_readable, prompt_terminal, stream_lines
-from dragoman.cli.options import FILE, examples, reject_unused
+from dragoman.cli.options import FILE, Command, complete_model, examples, reject_unused
 from dragoman.cli.output import resolve_output
 from dragoman.errors import TextError
+from dragoman.modeldir.locate import find_directory
 from dragoman.text import load_tokenizer
 
 
-@click.command(epilog=examples("dragoman tokenize my-model < test.en"))
-@click.argument("directory", type=FILE)
+@click.command(cls=Command, epilog=examples("dragoman tokenize my-model < test.en"))
+@click.argument("directory", type=FILE, shell_complete=complete_model)
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Print numbers instead of tokens.")
 @click.option(
@@ -25,12 +26,15 @@ from dragoman.text import load_tokenizer
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed for sampling; line N uses SEED + N - 1.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Number of threads.")
 def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, threads: int) -> None:
-    """Convert each line of standard input to tokens of the tokenizer in DIRECTORY, separated by spaces."""
+    """Convert each line of standard input to tokens, separated by spaces.
+
+    DIRECTORY is a model, by path or name, or any directory with a tokenizer.
+    """
     if alpha:
         reject_unused(("threads",), "sampling uses one thread; leave it out, or drop --sample")
     else:
         reject_unused(("seed",), "nothing is sampled; add --sample ALPHA")
-    tokenizer = load_tokenizer(directory, name)
+    tokenizer = load_tokenizer(find_directory(directory), name)
 
     def encode(lines: list[str], number: int) -> list[str]:
         if alpha:

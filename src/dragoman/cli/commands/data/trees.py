@@ -13,7 +13,7 @@ import click
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines
-from dragoman.cli.options import FILE, NAME, examples
+from dragoman.cli.options import FILE, NAME, Group, examples
 from dragoman.cli.output import check_stdout, open_output, parse_output, resolve_output
 from dragoman.errors import DataError
 from dragoman.values import plural
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@click.group(name="trees", epilog=examples("dragoman trees lines wsj_0001.mrg --source test.txt --target test.trees"))
+@click.group(
+    cls=Group, name="trees", epilog=examples("dragoman trees lines wsj_0001.mrg --source test.txt --target test.trees")
+)
 def command() -> None:
     """Convert constituency trees (Penn Treebank brackets) to lines for training a parser, and back.
 

@@ -13,7 +13,7 @@ from dragoman.cli.commands.inspect.arguments import (
     load_trees,
     note_warning,
 )
-from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, Command, complete_model, examples
 from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
 from dragoman.cli.output import check_stdout
 from dragoman.errors import DragomanError
@@ -22,6 +22,7 @@ from dragoman.values import MAX_INT, plural
 
 
 @click.command(
+    cls=Command,
     short_help="Word alignments of sentence pairs.",
     epilog=examples("dragoman inspect alignment my-model --source test.en --target test.de"),
 )

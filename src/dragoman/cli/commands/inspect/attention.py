@@ -16,12 +16,13 @@ from dragoman.cli.commands.inspect.arguments import (
     load_trees,
     note_warning,
 )
-from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples, reject_unused
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, Command, complete_model, examples, reject_unused
 from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
 from dragoman.values import MAX_INT
 
 
 @click.command(
+    cls=Command,
     short_help="Attention of every layer and head for one sentence.",
     epilog=examples('dragoman inspect attention my-model --text "Good morning!" --out page.html'),
 )

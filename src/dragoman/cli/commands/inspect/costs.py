@@ -9,11 +9,12 @@ import click
 
 from dragoman.cli import note
 from dragoman.cli.commands.inspect.arguments import check_suffix, note_warning
-from dragoman.cli.options import OUTPUT_FILE, examples
+from dragoman.cli.options import OUTPUT_FILE, Command, examples
 from dragoman.inspect.pictures import PICTURE_SUFFIXES
 
 
 @click.command(
+    cls=Command,
     short_help="Table 1 of the paper, measured; needs no model.",
     epilog=examples("dragoman inspect costs --length 64 --length 256 --d-model 128"),
 )

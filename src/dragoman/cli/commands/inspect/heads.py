@@ -14,7 +14,7 @@ import click
 from dragoman.cli import note
 from dragoman.cli.commands.inspect.arguments import PAGE_SUFFIXES, check_suffix, note_warning
 from dragoman.cli.input import check_readable
-from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, Command, complete_model, examples
 from dragoman.errors import DragomanError, OutputError
 from dragoman.inspect.pictures import PICTURE_SUFFIXES
 from dragoman.progress import ConsoleReporter
@@ -28,6 +28,7 @@ DEFAULT_PAIRS = 300
 
 
 @click.command(
+    cls=Command,
     short_help="What each head does over a corpus, and how important it is.",
     epilog=examples("dragoman inspect heads my-model --source test.en --target test.de"),
 )

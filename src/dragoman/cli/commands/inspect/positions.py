@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from dragoman.cli.commands.inspect.arguments import PAGE_SUFFIXES, check_suffix, note_warning
-from dragoman.cli.options import NAME, OUTPUT_FILE, complete_model, examples, reject_unused
+from dragoman.cli.options import NAME, OUTPUT_FILE, Command, complete_model, examples, reject_unused
 from dragoman.config import ModelRecipe
 from dragoman.config.model import PositionCodeName
 from dragoman.errors import DragomanError
@@ -20,6 +20,7 @@ DEFAULT_LENGTH, DEFAULT_D_MODEL = 100, 128
 
 
 @click.command(
+    cls=Command,
     short_help="Position codes, and what they do to pairs of positions.",
     epilog=examples(
         "dragoman inspect positions my-model --out positions.png", "dragoman inspect positions --out positions.html"

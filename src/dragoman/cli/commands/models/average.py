@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, examples
 from dragoman.errors import TrainingError
 
 
 @click.command(
+    cls=Command,
     name="average",
     epilog=examples(
         "dragoman average my-model --last 5 --out my-average",

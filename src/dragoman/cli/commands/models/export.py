@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, examples
 from dragoman.values import plural
 
 FORMATS = ("ctranslate2", "huggingface", "onnx")
 
 
 @click.command(
+    cls=Command,
     name="export",
     epilog=examples(
         "dragoman export huggingface my-model --out my-model-hf", "dragoman export onnx my-model --out my-model-onnx"

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, NAME, examples
+from dragoman.cli.options import FILE, NAME, Command, examples
 
 
 @click.command(
+    cls=Command,
     name="import",
     epilog=examples(
         "dragoman import opus-mt-en-de --out en-de",

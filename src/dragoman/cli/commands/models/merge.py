@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, examples
+from dragoman.cli.options import FILE, Command, examples
 
 
-@click.command(name="merge", epilog=examples("dragoman merge my-model medical --out my-medical-model"))
+@click.command(cls=Command, name="merge", epilog=examples("dragoman merge my-model medical --out my-medical-model"))
 @click.argument("base", type=FILE)
 @click.argument("adapter", type=FILE)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")

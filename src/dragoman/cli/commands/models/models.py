@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.options import examples
+from dragoman.cli.options import Command, examples
 from dragoman.cli.output import check_stdout
 
 
-@click.command(name="models", epilog=examples("dragoman models", "dragoman models --json"))
+@click.command(cls=Command, name="models", epilog=examples("dragoman models", "dragoman models --json"))
 @click.option("--json", "as_json", is_flag=True, help="A JSON array with one object per model.")
 def command(as_json: bool) -> None:
     """List the models that can be used by name: languages, size, validation BLEU, license and origin."""

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, NAME, complete_model, examples
+from dragoman.cli.options import FILE, NAME, Command, complete_model, examples
 
 
-@click.command(name="quantize", epilog=examples("dragoman quantize my-model --out my-small-model"))
+@click.command(cls=Command, name="quantize", epilog=examples("dragoman quantize my-model --out my-small-model"))
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 def command(model: str, out: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import click
 
 from dragoman import api
-from dragoman.cli.options import NAME, complete_model, examples
+from dragoman.cli.options import NAME, Command, complete_model, examples
 from dragoman.cli.output import check_stdout
 from dragoman.errors import DragomanError
 
 
-@click.command(name="verify", epilog=examples("dragoman verify my-model", "dragoman verify my-model --json"))
+@click.command(
+    cls=Command, name="verify", epilog=examples("dragoman verify my-model", "dragoman verify my-model --json")
+)
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.option("--json", "as_json", is_flag=True, help="A JSON object with the checks of all engines.")
 def command(model: str, as_json: bool) -> None:
