@@ -73,6 +73,8 @@ def library(name: str, *flags: str, structures: Structures = (), tiles: bool = T
             built = f"{wrong}; the C and Python files of this installation do not match: reinstall dragoman"
     except CacheError as error:
         built = str(error)
+    except ValueError as error:  # unknown instructions
+        built = str(error)
     except OSError as error:
         built = f"{error}; set DRAGOMAN_CACHE to a directory of your own"
     _reasons[name] = built

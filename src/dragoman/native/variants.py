@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import DragomanError
-
 FORCE: Final = "DRAGOMAN_INSTRUCTIONS"
 PORTABLE: Final = "portable"  # the instructions that every processor of the architecture has
 
@@ -80,12 +78,11 @@ def variants(name: str, architecture: str, system: str = sys.platform) -> tuple[
 
 
 def forced_instructions() -> str | None:
-    """The instructions that the user asks for, or None; raise if this architecture has no such variant."""
+    """The instructions that the user asks for, or None; raise ValueError if this architecture has no such variant."""
     asked = os.environ.get(FORCE) or None
     known = known_instructions()
     if asked is not None and asked not in known:
-        message = f"{FORCE}={asked} is not known on {machine()}; use one of: {', '.join(known)}"
-        raise DragomanError(message, code="unknown_choice")
+        raise ValueError(f"{FORCE}={asked} is not known on {machine()}; use one of: {', '.join(known)}")
     return asked
 
 
