@@ -225,6 +225,8 @@ def main() -> None:
         print(json.dumps({length: single_passes(name, int(length)) for length in lengths}))
         return
     if given.draw:
+        if given.picture is None:
+            parser.error("--draw needs --picture")
         report = json.loads(Path(given.out).read_text())
         draw(report, given.picture)
         return

@@ -169,7 +169,7 @@ def manifest_entries(
             f"{directory} has no {MANIFEST}: Dragoman did not finish writing it", code="manifest_missing"
         ) from None
     except (KeyError, TypeError, AttributeError):
-        raise DamagedError(f"{path} is not a list of files with their sizes; restore it from a copy") from None
+        raise DamagedError(f"{path} does not list files with their sizes; restore it from a copy") from None
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path} cannot be read ({error}); restore it from a copy") from None
     if version != MANIFEST_FORMAT:
