@@ -15,12 +15,12 @@ from dragoman.documents.transfer.notes import detach_notes
 from dragoman.documents.transfer.protected import is_template_tag, protect_placeholders, protect_points
 from dragoman.documents.transfer.ranges import Range
 from dragoman.documents.transfer.unknown_text import SEPARATORS, SYMBOLS
-from dragoman.translation.segmentation import BEFORE_LINE
+from dragoman.translation.segmentation import BEFORE_LINE, GAP
 
 NONE: Final = frozenset[str]()
 DIVIDERS: Final = SEPARATORS | {"•", "·"}
 VISIBLE: Final = re.compile(r"\S")
-COLUMNS: Final = re.compile(r"(?<=\t)|(?<= {3})(?! )")  # tabs and wide gaps separate columns, never words
+COLUMNS: Final = re.compile(rf"(?<=\t)|(?<={GAP})(?! )")
 BULLETS: Final = re.compile(r"((?<=[^\W\d_]{2}\s)[•·](?=\s)|(?<=\S\s)[•·](?=\s[^\W\d_]{2}))")  # 5 · x is a product
 Split = Callable[[str], list[str]]
 

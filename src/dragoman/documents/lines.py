@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from dragoman.documents.transfer.capitals import may_have_capitals
 from dragoman.documents.transfer.placeholders import has_placeholders
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.overlap import Blocks
 from dragoman.translation.result import Translation, join_translations
-from dragoman.translation.segmentation import Layout, LineLayout
+from dragoman.translation.segmentation import GAP, Layout, LineLayout
 
 if TYPE_CHECKING:
     from dragoman.documents.jobs import Split
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from dragoman.documents.transfer.assembly import Job, Unit
     from dragoman.documents.transfer.masks import MaskedText
     from dragoman.translation.translator import Translator
-
-
-GAP: Final = "   "  # between columns, as in documents
 
 
 class MaskedLine(NamedTuple):

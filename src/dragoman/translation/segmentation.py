@@ -22,6 +22,7 @@ from dragoman.translation.options import SplitMode
 
 Ids = tuple[int, ...]
 LONG_LINE: Final = 8_000  # characters; a server cuts longer lines before it finds sentences, so that each call is short
+GAP: Final = "   "  # this many spaces, or a tab, separate columns, never words
 BEFORE_LINE: Final = re.compile(r"\s*([-*•‣◦▪–]\s+)?(?=\S)")  # indentation, and the bullet of a list
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
 
